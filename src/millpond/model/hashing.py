@@ -1,0 +1,157 @@
+"""Hashes of key values: one 64-bit number per value, the same for a column at once and for a single Python value.
+
+Routing (which streamlet), the key index of segments and `get` all compare these numbers, so they must never change:
+journals and positions outlive a version. Equal values hash alike whatever their width (an int32 17 and an int64 17),
+-0.0 like 0.0 and every NaN like every other; nulls hash to `NULL_HASH`.
+
+Fixed-width values are one 64-bit word, mixed. Bytes (strings, binary, decimals as text) are cut into 8-byte words from
+the front, the last one padded with zeros, folded in order and finished with the length.
+"""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Hashes = npt.NDArray[np.uint64]
+
+NULL_HASH = 0x9E3779B97F4A7C15
+_MIX_1 = 0xFF51AFD7ED558CCD
+_MIX_2 = 0xC4CEB9FE1A85EC53
+_MASK = (1 << 64) - 1
+_U = np.uint64
+_EPOCH = date(1970, 1, 1).toordinal()
+_EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _mix(word: int) -> int:
+    word ^= word >> 33
+    word = word * _MIX_1 & _MASK
+    word ^= word >> 29
+    word = word * _MIX_2 & _MASK
+    return word ^ word >> 32
+
+
+def _mix_all(words: Hashes) -> Hashes:
+    words = words ^ (words >> _U(33))
+    words *= _U(_MIX_1)
+    words ^= words >> _U(29)
+    words *= _U(_MIX_2)
+    words ^= words >> _U(32)
+    return words
+
+
+def hash_bytes(value: bytes) -> int:
+    """The hash of one string of bytes."""
+    state = 0
+    for at in range(0, len(value), 8):
+        state = _mix(state ^ int.from_bytes(value[at : at + 8], "little"))
+    return _mix(state ^ len(value))
+
+
+def hash_value(value: Any) -> int:
+    """The hash of one Python value; the twin of `hash_column`."""
+    if value is None:
+        return NULL_HASH
+    if isinstance(value, bool | int):
+        return _mix(int(value) & _MASK)
+    if isinstance(value, float):
+        return _mix(_float_bits(value))
+    if isinstance(value, str):
+        return hash_bytes(value.encode())
+    if isinstance(value, bytes):
+        return hash_bytes(value)
+    if isinstance(value, Decimal):
+        return hash_bytes(_decimal_text(value).encode())
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        delta = aware - _EPOCH_TIME
+        return _mix(((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds) & _MASK)
+    if isinstance(value, date):
+        return _mix((value.toordinal() - _EPOCH) & _MASK)
+    raise TypeError(f"no hash for a {type(value).__name__}")
+
+
+def _float_bits(value: float) -> int:
+    if value != value:
+        value = float("nan")
+    bits: int = struct.unpack("<Q", struct.pack("<d", value + 0.0))[0]
+    return bits
+
+
+def _decimal_text(value: Decimal) -> str:
+    text = format(value, "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text
+
+
+def hash_column(column: pa.Array | pa.ChunkedArray) -> Hashes:
+    """The hashes of all values of a column, at once."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    hashes = _hash_valid(column)
+    if column.null_count:
+        hashes[np.asarray(column.is_null())] = _U(NULL_HASH)
+    return hashes
+
+
+def _hash_valid(column: pa.Array) -> Hashes:
+    """As `hash_column`, with anything at all where the column is null."""
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        texts = ["" if v is None else _decimal_text(v) for v in column.to_pylist()]
+        return _hash_bytes_column(pa.array(texts, pa.string()))
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _hash_bytes_column(column)
+    if pa.types.is_floating(kind):
+        values = np.asarray(pc.fill_null(column, 0.0).cast(pa.float64())) + 0.0
+        return _mix_all(np.where(np.isnan(values), np.nan, values).view(np.uint64))
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    elif pa.types.is_date32(kind):
+        column = column.view(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        column = column.view(pa.int64())
+    if column.null_count:
+        column = pc.fill_null(column, 0)
+    return _mix_all(np.asarray(column).astype(np.int64).view(np.uint64))
+
+
+def _hash_bytes_column(column: pa.Array) -> Hashes:
+    count = len(column)
+    _, offsets_buffer, data_buffer = column.buffers()
+    if count == 0:
+        return np.zeros(0, np.uint64)
+    offsets = np.frombuffer(offsets_buffer, np.int32)[column.offset : column.offset + count + 1].astype(np.int64)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    first, last = int(offsets[0]), int(offsets[-1])
+    # Eight spare bytes so that the word at any value's last byte can be read whole.
+    padded = np.zeros(last - first + 8, np.uint8)
+    if last > first:
+        padded[:-8] = np.frombuffer(data_buffer, np.uint8)[first:last]
+    words = np.ndarray((last - first + 1,), dtype="<u8", buffer=padded.data, strides=(1,))
+    state = np.zeros(count, np.uint64)
+    starts = starts - first
+    rounds = int((int(lengths.max()) + 7) // 8)
+    uniform = bool((lengths == lengths[0]).all())
+    for at in range(rounds):
+        left = lengths - at * 8
+        if uniform:
+            word = words[starts + at * 8]
+            if left[0] < 8:
+                word = word & _U((1 << (8 * int(left[0]))) - 1)
+            state = _mix_all(state ^ word)
+            continue
+        rows = np.nonzero(left > 0)[0]
+        word = words[starts[rows] + at * 8]
+        rest = left[rows]
+        mask = np.where(rest >= 8, _U(_MASK), (_U(1) << (_U(8) * np.minimum(rest, 7).astype(np.uint64))) - _U(1))
+        state[rows] = _mix_all(state[rows] ^ (word & mask))
+    return _mix_all(state ^ lengths.astype(np.uint64))

@@ -1,0 +1,47 @@
+"""Offsets: where a record is. Unique, increasing, final and dense per (stream, generation, streamlet)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# The exclusive end of what has settled, per streamlet. Missing means nothing has.
+Boundary = Mapping[int, int]
+# The exclusive end of what has been acknowledged, per streamlet.
+Head = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The offsets `start` to `stop`, `stop` excluded."""
+
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.stop:
+            raise ValueError(f"not an offset range: [{self.start}, {self.stop})")
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __contains__(self, offset: int) -> bool:
+        return self.start <= offset < self.stop
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.stop})"
+
+    def intersect(self, other: OffsetRange) -> OffsetRange:
+        """What both cover; empty (at the later start) where they do not meet."""
+        start = max(self.start, other.start)
+        return OffsetRange(start, max(start, min(self.stop, other.stop)))
+
+
+def ranges_between(start: Mapping[int, int], stop: Mapping[int, int]) -> dict[int, OffsetRange]:
+    """Per streamlet what lies between two marks (a boundary and a head, say); empty ranges are left out."""
+    found = {}
+    for streamlet in sorted(stop):
+        low, high = start.get(streamlet, 0), stop[streamlet]
+        if low < high:
+            found[streamlet] = OffsetRange(low, high)
+    return found
