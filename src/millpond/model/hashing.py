@@ -155,3 +155,14 @@ def _hash_bytes_column(column: pa.Array) -> Hashes:
         mask = np.where(rest >= 8, _U(_MASK), (_U(1) << (_U(8) * np.minimum(rest, 7).astype(np.uint64))) - _U(1))
         state[rows] = _mix_all(state[rows] ^ (word & mask))
     return _mix_all(state ^ lengths.astype(np.uint64))
+
+
+def streamlet_of(value: Any, streamlets: int) -> int:
+    """The streamlet of one key value, in its column's plain form (`RowCodec.plain`): streamlets are equal ranges of
+    the hash (K2). The twin of `streamlets_of`."""
+    return ((hash_value(value) >> 32) * streamlets) >> 32
+
+
+def streamlets_of(hashes: Hashes, streamlets: int) -> npt.NDArray[np.uint64]:
+    """The streamlets of many hashes. The upper half of a hash decides, so that the product fits 64 bits."""
+    return ((hashes >> _U(32)) * _U(streamlets)) >> _U(32)

@@ -81,7 +81,8 @@ def _check_column_name(name: str, seen: dict[str, str]) -> None:
         )
     if name.lower() in seen:
         raise InvalidSchema(
-            f"columns {seen[name.lower()]!r} and {name!r} differ only in case", hint="Spark SQL ignores case: rename one"
+            f"columns {seen[name.lower()]!r} and {name!r} differ only in case",
+            hint="Spark SQL ignores case: rename one",
         )
     seen[name.lower()] = name
 
