@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import mmap
 import os
-import secrets
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
+from millpond.storage.composed import ComposedStorage
 from millpond.storage.protocol import AppendFile, Buffer, FileLock
 
 # Linux accepts at most 1024 buffers (IOV_MAX) in one writev.
@@ -73,7 +72,7 @@ class LocalLock:
             self._descriptor = -1
 
 
-class LocalStorage:
+class LocalStorage(ComposedStorage):
     """`Storage` on the local file system."""
 
     def create_append(self, path: str) -> AppendFile:
@@ -82,22 +81,6 @@ class LocalStorage:
     def open_append(self, path: str) -> AppendFile:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         return LocalAppendFile(descriptor, os.fstat(descriptor).st_size)
-
-    def put(self, path: str, data: Buffer, *, sync: bool = True) -> None:
-        self.make_directory(os.path.dirname(path))
-        file = self.create_append(path)
-        try:
-            file.write([data])
-            if sync:
-                file.sync()
-        finally:
-            file.close()
-
-    def replace(self, path: str, data: Buffer) -> None:
-        staged = f"{path}.{secrets.token_hex(4)}.tmp"
-        self.put(staged, data)
-        os.replace(staged, path)
-        self.sync_directory(os.path.dirname(path))
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         with open(path, "rb") as file:
@@ -123,22 +106,15 @@ class LocalStorage:
     def remove(self, path: str) -> None:
         os.remove(path)
 
-    def remove_tree(self, directory: str) -> None:
-        if os.path.isdir(directory):
-            shutil.rmtree(directory)
-
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
 
-    def make_directory(self, path: str) -> None:
-        missing = []
-        at = Path(path)
-        while not at.is_dir():
-            missing.append(at)
-            at = at.parent
-        for directory in reversed(missing):
-            directory.mkdir(exist_ok=True)
-            self.sync_directory(str(directory.parent))
+    def add_directory(self, path: str) -> None:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
 
     def sync_file(self, path: str) -> None:
         self._sync_path(path, os.O_RDWR)
