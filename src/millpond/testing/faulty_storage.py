@@ -1,0 +1,412 @@
+"""A byte layer that fails on demand: faults come by wrapping `Storage`, seeded, without a hook in production code.
+
+It counts and names every call (`steps`), and can
+crash before or after any durable step, or inside a write (`crash_at`): the process is dead from then on, every further
+call raises `Crash`, its locks are given back; fail calls with an error of the system, once or from then on (`fail`): a
+failed write leaves some of its bytes behind, a failed sync loses what it was to write; run out of room (`limit_room`);
+flip a bit in what is read (`flip_when_read`); make syncs slow (`sync_latency_seconds`, as benchmarks want); and keep,
+given a `root`, a model of what is durable, so that `power_cut` can leave the disk as a loss of power would.
+
+The composed operations are those of production (`ComposedStorage`), so every step inside them is a step here.
+What deltalake writes by itself passes by this layer: it cannot be failed here, but the power cut covers it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from millpond.storage import AppendFile, Buffer, FileLock, Storage
+from millpond.storage.composed import ComposedStorage
+from millpond.testing.durable_disk import DurableDisk
+from millpond.testing.power_cut import Variant
+from millpond.testing.steps import DURABLE_KINDS, GROWING_KINDS, SYNC_KINDS, Step, place_of
+
+T = TypeVar("T")
+
+
+class Crash(BaseException):
+    """The process died here. Not an `Exception`: no handler of production code may believe that it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CrashPoint:
+    durable_number: int
+    after: bool
+    tear_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    at: int | None
+    kind: str | None
+    path: re.Pattern[str]
+    code: int
+    sticky: bool
+
+    def hits(self, step: Step) -> bool:
+        if self.at is not None and not (step.number == self.at or (self.sticky and step.number > self.at)):
+            return False
+        return (self.kind is None or step.kind == self.kind) and self.path.search(step.path) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Flip:
+    path: re.Pattern[str]
+    position: int
+    bit: int
+
+
+class FaultyStorage(ComposedStorage):
+    """A `Storage` around `inner` that fails as told. Thread-safe: one step at a time.
+
+    `root` (or the `disk` of an earlier instance, see `restarted`) turns the model of durability on: it names an
+    existing directory under which everything happens.
+    """
+
+    def __init__(
+        self,
+        inner: Storage,
+        seed: int = 0,
+        *,
+        root: str | Path | None = None,
+        disk: DurableDisk | None = None,
+        sync_latency_seconds: float = 0.0,
+    ) -> None:
+        self.steps: list[Step] = []
+        self.crashed: Step | None = None
+        self.failed: list[Step] = []
+        self.sync_latency_seconds = sync_latency_seconds
+        self.disk = disk or (DurableDisk(root) if root is not None else None)
+        self._inner = inner
+        self._root = self.disk.root if self.disk else ""
+        self._rng = random.Random(seed)
+        self._lock = threading.RLock()
+        self._durable_count = 0
+        self._crash_point: _CrashPoint | None = None
+        self._failures: list[_Failure] = []
+        self._flips: list[_Flip] = []
+        self._room: int | None = None
+        self._room_under = ""
+        self._open: set[AppendFile] = set()
+        self._locks: list[FileLock] = []
+
+    # What a test asks for.
+
+    @property
+    def calls(self) -> int:
+        """How many steps there were so far."""
+        return len(self.steps)
+
+    @property
+    def durable_steps(self) -> list[Step]:
+        return [step for step in self.steps if step.durable]
+
+    def crash_at(self, durable_number: int, *, after: bool = False, tear_bytes: int | None = None) -> None:
+        """Die before (or after) the durable step of that number, counted from 1; with `tear_bytes`, which needs a
+        write, in the middle of it: so many bytes reach the file."""
+        self._crash_point = _CrashPoint(durable_number, after, tear_bytes)
+
+    def fail(
+        self,
+        *,
+        at: int | None = None,
+        kind: str | None = None,
+        path: str = "",
+        code: int = errno.EIO,
+        sticky: bool = False,
+    ) -> None:
+        """Raise `OSError(code)` in the step of number `at` (or the first one) whose kind is `kind` and whose path
+        contains the expression `path`; with `sticky` in every such step from then on."""
+        self._failures.append(_Failure(at, kind, re.compile(path), code, sticky))
+
+    def limit_room(self, bytes_left: int, under: str = "") -> None:
+        """From now on only so many bytes more can be written to paths under `under`."""
+        self._room, self._room_under = bytes_left, under
+
+    def flip_when_read(self, path: str, position: int, bit: int = 0) -> None:
+        """Whoever reads the byte at `position` of a file whose path contains the expression gets one bit wrong."""
+        self._flips.append(_Flip(re.compile(path), position, bit))
+
+    def heal(self) -> None:
+        """No more faults: room is back, failures and flips are over. A crash stays one."""
+        self._crash_point, self._room = None, None
+        self._failures.clear()
+        self._flips.clear()
+
+    def crash(self) -> None:
+        """Die now, between two steps."""
+        with self._lock:
+            if self.crashed is None:
+                self._die(Step(self.calls, 0, "crash", "", ""))
+
+    def power_cut(self, variant: Variant = Variant.STRICT, seed: int = 0) -> None:
+        """Die, if not dead yet, and leave the real tree as a loss of power would."""
+        self.crash()
+        if self.disk is None:
+            raise ValueError("a power cut needs the `root` under which everything happens")
+        with self._lock:
+            self.disk.power_cut(variant, seed)
+
+    def restarted(self, seed: int = 0) -> FaultyStorage:
+        """The layer of the next process on the same disk: what was not synced before the crash still is not."""
+        self.crash()
+        return FaultyStorage(self._inner, seed, disk=self.disk, sync_latency_seconds=self.sync_latency_seconds)
+
+    # One step.
+
+    def step(
+        self,
+        kind: str,
+        path: str,
+        act: Callable[[], T],
+        *,
+        size: int = 0,
+        write_part: Callable[[int], None] | None = None,
+    ) -> T:
+        """Run `act` as one step, or the fault that is planned for it. `size` and `write_part` are those of a write:
+        how many bytes it has, and how to let only the first few of them reach the file."""
+        with self._lock:
+            if self.crashed is not None:
+                raise Crash(f"dead since: {self.crashed}")
+            self._durable_count += kind in DURABLE_KINDS
+            durable_number = self._durable_count if kind in DURABLE_KINDS else 0
+            step = Step(self.calls + 1, durable_number, kind, place_of(path, self._root), path)
+            self.steps.append(step)
+            point = (
+                self._crash_point if self._crash_point and self._crash_point.durable_number == durable_number else None
+            )
+            if point is not None and not point.after:
+                if point.tear_bytes is not None and write_part is not None:
+                    write_part(min(point.tear_bytes, size))
+                self._die(step)
+            self._fail_if_planned(step, size, write_part)
+            self._take_room(step, size, write_part)
+            result = act()
+            if point is not None:
+                self._die(step)
+        if kind in SYNC_KINDS and self.sync_latency_seconds:
+            time.sleep(self.sync_latency_seconds)
+        return result
+
+    def _die(self, step: Step) -> None:
+        self.crashed = step
+        for file in self._open:
+            file.close()
+        for lock in self._locks:
+            lock.release()
+        if step.kind != "crash":
+            raise Crash(str(step))
+
+    def _fail_if_planned(self, step: Step, size: int, write_part: Callable[[int], None] | None) -> None:
+        for failure in self._failures:
+            if not failure.hits(step):
+                continue
+            if not failure.sticky:
+                self._failures.remove(failure)
+            self.failed.append(step)
+            if write_part is not None:
+                write_part(self._rng.randint(0, size))
+            raise OSError(failure.code, os.strerror(failure.code), step.path)
+
+    def _take_room(self, step: Step, size: int, write_part: Callable[[int], None] | None) -> None:
+        if self._room is None or step.kind not in GROWING_KINDS or not step.path.startswith(self._room_under):
+            return
+        if size > self._room or self._room == 0:
+            if write_part is not None:
+                write_part(self._room)
+            self._room = 0
+            self.failed.append(step)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), step.path)
+        self._room -= size
+
+    def give_room(self, path: str, size: int) -> None:
+        """A file shrank or is gone."""
+        if self._room is not None and path.startswith(self._room_under):
+            self._room += size
+
+    def flipped(self, path: str, start: int, data: bytes) -> bytes:
+        """`data`, read from `start` on, with the planned bits wrong."""
+        changed = bytearray(data)
+        for flip in self._flips:
+            if flip.path.search(path) and start <= flip.position < start + len(data):
+                changed[flip.position - start] ^= 1 << flip.bit
+        return bytes(changed)
+
+    # Storage: the single steps.
+
+    def create_append(self, path: str) -> AppendFile:
+        return self.step("create", path, lambda: self._opened(path, self._inner.create_append(path)))
+
+    def open_append(self, path: str) -> AppendFile:
+        return self.step("open", path, lambda: self._opened(path, self._inner.open_append(path)))
+
+    def _opened(self, path: str, file: AppendFile) -> AppendFile:
+        self._open.add(file)
+        return FaultyFile(self, path, file, self.disk.file_number(path) if self.disk else 0)
+
+    def file_closed(self, file: AppendFile) -> None:
+        """An open file was let go of."""
+        with self._lock:
+            file.close()
+            self._open.discard(file)
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        return self.step("read", path, lambda: self.flipped(path, start, self._inner.read(path, start, length)))
+
+    def map(self, path: str) -> mmap.mmap:
+        return self.step("map", path, lambda: self._mapped(path))
+
+    def _mapped(self, path: str) -> mmap.mmap:
+        mapped = self._inner.map(path)
+        if not any(flip.path.search(path) for flip in self._flips):
+            return mapped
+        with mapped:
+            content = self.flipped(path, 0, mapped[:])
+        copy = mmap.mmap(-1, len(content))
+        copy.write(content)
+        copy.seek(0)
+        return copy
+
+    def size(self, path: str) -> int:
+        return self.step("size", path, lambda: self._inner.size(path))
+
+    def exists(self, path: str) -> bool:
+        return self.step("exists", path, lambda: self._inner.exists(path))
+
+    def list(self, directory: str) -> list[str]:
+        return self.step("list", directory, lambda: self._inner.list(directory))
+
+    def remove(self, path: str) -> None:
+        def act() -> None:
+            size = os.path.getsize(path)
+            self._inner.remove(path)
+            self.give_room(path, size)
+
+        self.step("remove", path, act)
+
+    def rename(self, source: str, target: str) -> None:
+        def act() -> None:
+            self._inner.rename(source, target)
+            if self.disk:
+                self.disk.renamed(target)
+
+        self.step("rename", target, act)
+
+    def add_directory(self, path: str) -> None:
+        def act() -> None:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path)
+
+        self.step("add_directory", path, act)
+
+    def remove_directory(self, path: str) -> None:
+        self.step("remove_directory", path, lambda: os.rmdir(path))
+
+    def sync_file(self, path: str) -> None:
+        def act() -> None:
+            self._inner.sync_file(path)
+            if self.disk:
+                self.disk.path_synced(path)
+
+        try:
+            self.step("sync_file", path, act)
+        except OSError:
+            if self.disk and os.path.exists(path):
+                self.disk.sync_failed(self.disk.known_number(path))
+            raise
+
+    def sync_directory(self, path: str) -> None:
+        def act() -> None:
+            self._inner.sync_directory(path)
+            if self.disk:
+                self.disk.directory_synced(path)
+
+        self.step("sync_directory", path, act)
+
+    def free_bytes(self, path: str) -> int:
+        def act() -> int:
+            free = self._inner.free_bytes(path)
+            limited = self._room is not None and path.startswith(self._room_under)
+            return min(free, self._room or 0) if limited else free
+
+        return self.step("free_bytes", path, act)
+
+    def lock(self, path: str) -> FileLock:
+        def act() -> FileLock:
+            lock = self._inner.lock(path)
+            self._locks.append(lock)
+            return lock
+
+        return self.step("lock", path, act)
+
+
+class FaultyFile:
+    """An `AppendFile` whose every call is a step of its storage."""
+
+    def __init__(self, storage: FaultyStorage, path: str, inner: AppendFile, number: int) -> None:
+        self._storage = storage
+        self._path = path
+        self._inner = inner
+        self._number = number
+
+    @property
+    def position(self) -> int:
+        return self._inner.position
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        def starting() -> int:
+            if self._storage.disk:
+                self._storage.disk.writing(self._number, self._inner.position)
+            return self._inner.position
+
+        def act() -> int:
+            starting()
+            return self._inner.write(buffers)
+
+        def write_part(length: int) -> None:
+            # Not through the inner file: its position stays, and the bytes lie beyond it, as the protocol has it.
+            with open(self._path, "r+b") as file:
+                file.seek(starting())
+                file.write(b"".join(buffers)[:length])
+
+        size = sum(len(buffer) for buffer in buffers)
+        return self._storage.step("write", self._path, act, size=size, write_part=write_part)
+
+    def sync(self) -> None:
+        disk = self._storage.disk
+
+        def act() -> None:
+            self._inner.sync()
+            if disk:
+                disk.synced(self._number)
+
+        try:
+            self._storage.step("sync", self._path, act)
+        except OSError:
+            if disk:
+                disk.sync_failed(self._number)
+            raise
+
+    def truncate(self, position: int) -> None:
+        def act() -> None:
+            if self._storage.disk:
+                self._storage.disk.truncating(self._number, position)
+            size = os.path.getsize(self._path)
+            self._inner.truncate(position)
+            self._storage.give_room(self._path, max(0, size - position))
+
+        self._storage.step("truncate", self._path, act)
+
+    def close(self) -> None:
+        self._storage.file_closed(self._inner)

@@ -1,0 +1,171 @@
+"""What the local byte layer owes: whole writes, real syncs, atomic replacement, and one holder of a lock."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from millpond.storage import LocalStorage
+
+TRY_TO_LOCK = """
+import sys
+from millpond.storage import LocalStorage
+try:
+    LocalStorage().lock(sys.argv[1])
+except BlockingIOError:
+    print("refused")
+else:
+    print("taken")
+"""
+
+
+def lock_in_another_process(path: Path) -> str:
+    run = subprocess.run([sys.executable, "-c", TRY_TO_LOCK, str(path)], capture_output=True, text=True, check=True)
+    return run.stdout.strip()
+
+
+@pytest.fixture
+def storage() -> LocalStorage:
+    return LocalStorage()
+
+
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that were really synced, in order."""
+    seen: list[str] = []
+    for name in ("fsync", "fdatasync"):
+        real = getattr(os, name)
+
+        def spy(descriptor: int, real=real) -> None:
+            seen.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+            real(descriptor)
+
+        monkeypatch.setattr(os, name, spy)
+    return seen
+
+
+def test_append_writes_all_buffers_in_order_and_counts_them(storage: LocalStorage, tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    file = storage.create_append(path)
+    # More buffers than one system call takes.
+    pieces = [bytes([n % 251]) * (n % 7) for n in range(3_000)]
+    assert file.write(pieces) == sum(map(len, pieces))
+    assert file.position == os.path.getsize(path)
+    file.close()
+    assert storage.read(path) == b"".join(pieces)
+
+
+def test_append_goes_on_where_the_file_ends(storage: LocalStorage, tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    storage.put(path, b"one")
+    file = storage.open_append(path)
+    assert file.position == 3
+    file.write([b"two", bytearray(b"three"), memoryview(b"four")])
+    file.truncate(6)
+    file.write([b"!"])
+    file.close()
+    file.close()
+    assert storage.read(path) == b"onetwo!"
+    assert storage.read(path, 3, 3) == b"two"
+    assert storage.read(path, 5) == b"o!"
+    assert storage.size(path) == 7
+
+
+def test_writes_larger_than_one_system_call_arrive_whole(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda d, buffers, at: real(d, [b"".join(buffers)[:5]], at))
+    path = str(tmp_path / "file")
+    file = storage.create_append(path)
+    file.write([b"0123", b"4567", b"89"])
+    file.write([b"ab"])
+    file.close()
+    assert storage.read(path) == b"0123456789ab"
+
+
+def test_a_new_file_may_not_exist(storage: LocalStorage, tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    storage.put(path, b"first")
+    with pytest.raises(FileExistsError):
+        storage.create_append(path)
+    with pytest.raises(FileExistsError):
+        storage.put(path, b"second")
+    assert storage.read(path) == b"first"
+
+
+def test_put_syncs_the_file_and_every_new_directory_entry(
+    storage: LocalStorage, tmp_path: Path, syncs: list[str]
+) -> None:
+    storage.put(str(tmp_path / "a" / "b" / "file"), b"x")
+    assert syncs == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b" / "file")]
+    syncs.clear()
+    storage.put(str(tmp_path / "a" / "b" / "other"), b"x", sync=False)
+    assert syncs == []
+
+
+def test_replace_is_whole_durable_and_leaves_nothing_beside(
+    storage: LocalStorage, tmp_path: Path, syncs: list[str]
+) -> None:
+    path = str(tmp_path / "file")
+    storage.replace(path, b"old")
+    before = os.stat(path).st_ino
+    storage.replace(path, b"new")
+    assert storage.read(path) == b"new"
+    assert os.stat(path).st_ino != before, "written in place: a crash could leave a mixture"
+    assert storage.list(str(tmp_path)) == ["file"]
+    assert syncs[-1] == str(tmp_path)
+    assert syncs[-2].startswith(path)
+
+
+def test_a_map_outlives_its_file(storage: LocalStorage, tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    storage.put(path, b"content")
+    mapped = storage.map(path)
+    storage.remove(path)
+    assert not storage.exists(path)
+    assert bytes(mapped) == b"content"
+    mapped.close()
+
+
+def test_lists_are_sorted_and_empty_without_a_directory(storage: LocalStorage, tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        storage.put(str(tmp_path / "d" / name), b"")
+    assert storage.list(str(tmp_path / "d")) == ["a", "b", "c"]
+    assert storage.list(str(tmp_path / "none")) == []
+
+
+def test_remove_tree_takes_everything_and_nothing_else(storage: LocalStorage, tmp_path: Path) -> None:
+    storage.put(str(tmp_path / "gone" / "x" / "y"), b"")
+    storage.put(str(tmp_path / "gone" / "z"), b"")
+    storage.put(str(tmp_path / "stays"), b"")
+    storage.remove_tree(str(tmp_path / "gone"))
+    storage.remove_tree(str(tmp_path / "gone"))
+    assert storage.list(str(tmp_path)) == ["stays"]
+
+
+def test_files_of_others_can_be_synced(storage: LocalStorage, tmp_path: Path, syncs: list[str]) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    storage.sync_file(str(tmp_path / "file"))
+    storage.sync_directory(str(tmp_path))
+    assert syncs == [str(tmp_path / "file"), str(tmp_path)]
+
+
+def test_free_bytes_are_those_of_the_disk(storage: LocalStorage, tmp_path: Path) -> None:
+    assert storage.free_bytes(str(tmp_path)) > 0
+
+
+def test_a_lock_keeps_out_this_process_and_others_until_released(storage: LocalStorage, tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    held = storage.lock(str(path))
+    with pytest.raises(BlockingIOError):
+        storage.lock(str(path))
+    assert lock_in_another_process(path) == "refused"
+    held.release()
+    held.release()
+    assert lock_in_another_process(path) == "taken"
+    storage.lock(str(path)).release()
