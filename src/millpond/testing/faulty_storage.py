@@ -18,19 +18,18 @@ import errno
 import mmap
 import os
 import random
-import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from millpond.storage import AppendFile, Buffer, FileLock, Storage
 from millpond.storage.composed import ComposedStorage
 from millpond.testing.durable_disk import DurableDisk
+from millpond.testing.fault_plan import FaultPlan
 from millpond.testing.power_cut import Variant
-from millpond.testing.steps import DURABLE_KINDS, GROWING_KINDS, SYNC_KINDS, Step, place_of
+from millpond.testing.steps import DURABLE_KINDS, SYNC_KINDS, Step, place_of
 
 T = TypeVar("T")
 
@@ -39,35 +38,7 @@ class Crash(BaseException):
     """The process died here. Not an `Exception`: no handler of production code may believe that it goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class _CrashPoint:
-    durable_number: int
-    after: bool
-    tear_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    at: int | None
-    kind: str | None
-    path: re.Pattern[str]
-    code: int
-    sticky: bool
-
-    def hits(self, step: Step) -> bool:
-        if self.at is not None and not (step.number == self.at or (self.sticky and step.number > self.at)):
-            return False
-        return (self.kind is None or step.kind == self.kind) and self.path.search(step.path) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Flip:
-    path: re.Pattern[str]
-    position: int
-    bit: int
-
-
-class FaultyStorage(ComposedStorage):
+class FaultyStorage(FaultPlan, ComposedStorage):
     """A `Storage` around `inner` that fails as told. Thread-safe: one step at a time.
 
     `root` (or the `disk` of an earlier instance, see `restarted`) turns the model of durability on: it names an
@@ -83,9 +54,9 @@ class FaultyStorage(ComposedStorage):
         disk: DurableDisk | None = None,
         sync_latency_seconds: float = 0.0,
     ) -> None:
+        super().__init__()
         self.steps: list[Step] = []
         self.crashed: Step | None = None
-        self.failed: list[Step] = []
         self.sync_latency_seconds = sync_latency_seconds
         self.disk = disk or (DurableDisk(root) if root is not None else None)
         self._inner = inner
@@ -93,11 +64,6 @@ class FaultyStorage(ComposedStorage):
         self._rng = random.Random(seed)
         self._lock = threading.RLock()
         self._durable_count = 0
-        self._crash_point: _CrashPoint | None = None
-        self._failures: list[_Failure] = []
-        self._flips: list[_Flip] = []
-        self._room: int | None = None
-        self._room_under = ""
         self._open: set[AppendFile] = set()
         self._locks: list[FileLock] = []
 
@@ -111,38 +77,6 @@ class FaultyStorage(ComposedStorage):
     @property
     def durable_steps(self) -> list[Step]:
         return [step for step in self.steps if step.durable]
-
-    def crash_at(self, durable_number: int, *, after: bool = False, tear_bytes: int | None = None) -> None:
-        """Die before (or after) the durable step of that number, counted from 1; with `tear_bytes`, which needs a
-        write, in the middle of it: so many bytes reach the file."""
-        self._crash_point = _CrashPoint(durable_number, after, tear_bytes)
-
-    def fail(
-        self,
-        *,
-        at: int | None = None,
-        kind: str | None = None,
-        path: str = "",
-        code: int = errno.EIO,
-        sticky: bool = False,
-    ) -> None:
-        """Raise `OSError(code)` in the step of number `at` (or the first one) whose kind is `kind` and whose path
-        contains the expression `path`; with `sticky` in every such step from then on."""
-        self._failures.append(_Failure(at, kind, re.compile(path), code, sticky))
-
-    def limit_room(self, bytes_left: int, under: str = "") -> None:
-        """From now on only so many bytes more can be written to paths under `under`."""
-        self._room, self._room_under = bytes_left, under
-
-    def flip_when_read(self, path: str, position: int, bit: int = 0) -> None:
-        """Whoever reads the byte at `position` of a file whose path contains the expression gets one bit wrong."""
-        self._flips.append(_Flip(re.compile(path), position, bit))
-
-    def heal(self) -> None:
-        """No more faults: room is back, failures and flips are over. A crash stays one."""
-        self._crash_point, self._room = None, None
-        self._failures.clear()
-        self._flips.clear()
 
     def crash(self) -> None:
         """Die now, between two steps."""
@@ -183,15 +117,18 @@ class FaultyStorage(ComposedStorage):
             durable_number = self._durable_count if kind in DURABLE_KINDS else 0
             step = Step(self.calls + 1, durable_number, kind, place_of(path, self._root), path)
             self.steps.append(step)
-            point = (
-                self._crash_point if self._crash_point and self._crash_point.durable_number == durable_number else None
-            )
+            point = self.crash_point_of(step)
             if point is not None and not point.after:
                 if point.tear_bytes is not None and write_part is not None:
                     write_part(min(point.tear_bytes, size))
                 self._die(step)
-            self._fail_if_planned(step, size, write_part)
-            self._take_room(step, size, write_part)
+            code, part = self.error_of(step), self._rng.randint(0, size)
+            if not code and (fitting := self.room_for(step, size)) is not None:
+                code, part = errno.ENOSPC, fitting
+            if code:
+                if write_part is not None:
+                    write_part(part)
+                raise OSError(code, os.strerror(code), path)
             result = act()
             if point is not None:
                 self._die(step)
@@ -207,41 +144,6 @@ class FaultyStorage(ComposedStorage):
             lock.release()
         if step.kind != "crash":
             raise Crash(str(step))
-
-    def _fail_if_planned(self, step: Step, size: int, write_part: Callable[[int], None] | None) -> None:
-        for failure in self._failures:
-            if not failure.hits(step):
-                continue
-            if not failure.sticky:
-                self._failures.remove(failure)
-            self.failed.append(step)
-            if write_part is not None:
-                write_part(self._rng.randint(0, size))
-            raise OSError(failure.code, os.strerror(failure.code), step.path)
-
-    def _take_room(self, step: Step, size: int, write_part: Callable[[int], None] | None) -> None:
-        if self._room is None or step.kind not in GROWING_KINDS or not step.path.startswith(self._room_under):
-            return
-        if size > self._room or self._room == 0:
-            if write_part is not None:
-                write_part(self._room)
-            self._room = 0
-            self.failed.append(step)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), step.path)
-        self._room -= size
-
-    def give_room(self, path: str, size: int) -> None:
-        """A file shrank or is gone."""
-        if self._room is not None and path.startswith(self._room_under):
-            self._room += size
-
-    def flipped(self, path: str, start: int, data: bytes) -> bytes:
-        """`data`, read from `start` on, with the planned bits wrong."""
-        changed = bytearray(data)
-        for flip in self._flips:
-            if flip.path.search(path) and start <= flip.position < start + len(data):
-                changed[flip.position - start] ^= 1 << flip.bit
-        return bytes(changed)
 
     # Storage: the single steps.
 
@@ -269,7 +171,7 @@ class FaultyStorage(ComposedStorage):
 
     def _mapped(self, path: str) -> mmap.mmap:
         mapped = self._inner.map(path)
-        if not any(flip.path.search(path) for flip in self._flips):
+        if not self.flips(path):
             return mapped
         with mapped:
             content = self.flipped(path, 0, mapped[:])
@@ -335,12 +237,7 @@ class FaultyStorage(ComposedStorage):
         self.step("sync_directory", path, act)
 
     def free_bytes(self, path: str) -> int:
-        def act() -> int:
-            free = self._inner.free_bytes(path)
-            limited = self._room is not None and path.startswith(self._room_under)
-            return min(free, self._room or 0) if limited else free
-
-        return self.step("free_bytes", path, act)
+        return self.step("free_bytes", path, lambda: self.room_left(path, self._inner.free_bytes(path)))
 
     def lock(self, path: str) -> FileLock:
         def act() -> FileLock:
