@@ -1,0 +1,36 @@
+"""Reading without Spark: one stream's live and settled halves as one, by scan, by key, by place and by time.
+
+`Halves` joins the two; the verbs are functions over it. Nothing here writes.
+"""
+
+from millpond.query.halves import Halves
+from millpond.query.listing import SegmentListing, read_segment, segments
+from millpond.query.live import FixedHeads, read_live
+from millpond.query.lookup import get
+from millpond.query.positions import Start
+from millpond.query.reader import StreamReader, read
+from millpond.query.scan import QueryReport, count, plan, scan, scan_batches
+from millpond.query.snapshot import Snapshot
+from millpond.query.terms import Where
+from millpond.query.values import parse_value
+
+__all__ = [
+    "Halves",
+    "Snapshot",
+    "Start",
+    "Where",
+    "read",
+    "StreamReader",
+    "scan",
+    "scan_batches",
+    "count",
+    "plan",
+    "QueryReport",
+    "get",
+    "parse_value",
+    "segments",
+    "read_segment",
+    "SegmentListing",
+    "FixedHeads",
+    "read_live",
+]

@@ -1,0 +1,108 @@
+"""The two halves of one stream, live and settled, read as one. Only this room knows both.
+
+A snapshot takes the boundary B from the archive first and the heads from the log second: what lies in [B, head) is then
+live, or was when the heads were taken. A settle that finishes later moves records under its own, higher boundary
+and the log lets go of them; they are in the newest objects then, under the same offsets. So a range is read from the
+log for as long as the log has it, and from newer objects where it no longer has.
+
+Invariant: `read_range` gives every kept record of the range exactly once, in the order of offsets, whatever settles
+meanwhile, or raises `OffsetGone`. It goes on at the offset after the last one it gave out, never by counting rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from millpond.archive.stream_archive import StreamArchive
+from millpond.errors import OffsetGone
+from millpond.log.engine import LogEngine
+from millpond.model.definition import StreamDefinition
+from millpond.model.offsets import OffsetRange
+from millpond.model.predicate import Predicate
+from millpond.model.schema import OFFSET
+from millpond.query.ordered import read_in_order
+from millpond.query.snapshot import Snapshot
+from millpond.query.terms import is_never
+
+
+class Halves:
+    """One stream's log and archive. Thread-safe: it holds no state of its own."""
+
+    def __init__(self, definition: Callable[[], StreamDefinition], log: LogEngine, archive: StreamArchive) -> None:
+        self._definition = definition
+        self.log = log
+        self.archive = archive
+
+    @property
+    def definition(self) -> StreamDefinition:
+        """The stream as it is now; an error if it was dropped."""
+        return self._definition()
+
+    def snapshot(self) -> Snapshot:
+        """What is there now. The order matters: see above."""
+        definition = self.definition
+        settled = self.archive.snapshot()
+        heads = self.log.heads(definition.id)
+        fixed = {s: max(heads.get(s, 0), settled.boundary.get(s, 0)) for s in range(definition.streamlets)}
+        return Snapshot(settled, fixed, definition.generation)
+
+    def read_range(
+        self,
+        generation: int,
+        streamlet: int,
+        offsets: OffsetRange,
+        columns: Sequence[str],
+        predicate: Predicate | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The records of a range that match a ready predicate, in order; `columns` and `_offset` are in them."""
+        if is_never(predicate):
+            return
+        reading = [*columns, *(() if OFFSET in columns else (OFFSET,))]
+        at = offsets.start
+        while at < offsets.stop:
+            self.check_generation(generation)
+            held = True
+            for batch in self._while_live(streamlet, OffsetRange(at, offsets.stop), reading, predicate):
+                if batch is None:
+                    held = False
+                else:
+                    at = batch.column(OFFSET)[-1].as_py() + 1
+                    yield batch
+            if held:
+                return
+            settled = self.archive.snapshot()
+            self.check_generation(generation)
+            reached = min(settled.boundary.get(streamlet, 0), offsets.stop)
+            if reached <= at:
+                raise self._gone(streamlet, OffsetRange(at, offsets.stop))
+            for _, batch in read_in_order(settled, {streamlet: OffsetRange(at, reached)}, reading, predicate):
+                yield batch
+            at = reached
+
+    def _while_live(
+        self, streamlet: int, offsets: OffsetRange, columns: Sequence[str], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch | None]:
+        """The range for as long as the log has it; None at the end if it let go of the rest."""
+        try:
+            for batch in self.log.read(self.definition.id, streamlet, offsets, columns=columns, predicate=predicate):
+                if batch.num_rows:
+                    yield batch
+        except OffsetGone:
+            yield None
+
+    def check_generation(self, generation: int) -> None:
+        """`OffsetGone` if the stream was truncated since: its offsets mean other records now."""
+        definition = self.definition
+        if definition.generation != generation:
+            raise OffsetGone(
+                f"{definition.name} was truncated: generation {generation} is gone, this is {definition.generation}",
+                hint='read it anew with start="earliest"',
+            )
+
+    def _gone(self, streamlet: int, offsets: OffsetRange) -> OffsetGone:
+        return OffsetGone(
+            f"offsets {offsets} of streamlet {streamlet} of {self.definition.name} are neither live nor settled",
+            hint='start="earliest" begins at the first record that is still there',
+        )

@@ -1,0 +1,136 @@
+"""Records by key, newest first, from both halves and one exact snapshot, without starting Spark (K6).
+
+Steps: fix the heads; ask the log's key index; *then* take the settled snapshot. In this order nothing falls between
+the halves: what the log had let go of before it was asked lies under that snapshot's boundary, so records at or above
+the boundary are taken from the log's answer and those below it from the objects. The answer is what was acknowledged
+when the heads were taken.
+
+A primary key lives in one streamlet, where "newest" is the highest offset. A secondary key is looked up in all of
+them and merged by `_ingest_time`, then `_offset`. Objects are ruled out by their statistics and read newest first,
+until no older one can hold a record that belongs to the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.archive.stream_archive import SettledSnapshot
+from millpond.errors import InvalidValue
+from millpond.model.definition import StreamDefinition
+from millpond.model.hashing import streamlet_of
+from millpond.model.predicate import Predicate
+from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET
+from millpond.query.halves import Halves
+from millpond.query.objects import Ints, Mask, spans_of
+from millpond.query.projection import Projection
+from millpond.query.terms import both, equals, offsets_below
+from millpond.query.values import key_value
+
+# The objects of one step are read side by side; a step has twice the objects of the one before, up to this many.
+_OBJECTS_A_STEP_MAX = 16
+# An answer is held in memory whole.
+LIMIT_MAX = 100_000
+
+
+def get(halves: Halves, value: Any = None, *, limit: int = 10, secondary: Mapping[str, Any] | None = None) -> pa.Table:
+    """At most `limit` records with this primary key, or with this one secondary key; all columns, newest first."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
+        raise InvalidValue(f"a limit of {limit!r}", hint=f"1 to {LIMIT_MAX}; scan has no such bound")
+    definition = halves.definition
+    wanted = _wanted(definition, value, secondary or {})
+    heads = halves.log.heads(definition.id)
+    live = halves.log.find(
+        definition.id, wanted.column, wanted.value, streamlet=wanted.streamlet, limit=limit, below=heads
+    )
+    settled = halves.archive.snapshot()
+    best = _Newest(Projection.of(definition, None, system=True), wanted.streamlet is None, limit)
+    best.add([batch.filter(pa.array(_at_or_above(batch, settled.boundary))) for batch in live])
+    _add_settled(best, settled, both(wanted.term, _later_left_out(settled, heads)))
+    return best.table
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is looked for, and where: one streamlet for the primary key, all of them (None) for a secondary."""
+
+    column: str
+    value: Any
+    streamlet: int | None
+
+    @property
+    def term(self) -> Predicate | None:
+        place = None if self.streamlet is None else equals(STREAMLET, self.streamlet)
+        return both(place, equals(self.column, self.value))
+
+
+def _wanted(definition: StreamDefinition, value: Any, secondary: Mapping[str, Any]) -> _Wanted:
+    keys = definition.keys
+    if not keys:
+        raise InvalidValue(
+            f"{definition.name} has no keys to look up by", hint="scan(where=...) finds records by any column"
+        )
+    named = ", ".join(keys)
+    if (value is not None) + len(secondary) > 1:
+        raise InvalidValue("get takes one key", hint="scan(where='... AND ...') finds records by several columns")
+    if value is None and not secondary:
+        raise InvalidValue("get needs the value of a key", hint=f"get(value) looks up {keys[0]!r}; keys: {named}")
+    column, given = next(iter(secondary.items())) if secondary else (keys[0], value)
+    if column not in keys:
+        raise InvalidValue(f"{column!r} is not a key of {definition.name}", hint=f"keys: {named}; or scan(where=...)")
+    found = key_value(given, definition.schema, column)
+    return _Wanted(column, found, streamlet_of(found, definition.streamlets) if column == keys[0] else None)
+
+
+class _Newest:
+    """The newest records seen so far, at most `limit`. Not thread-safe."""
+
+    def __init__(self, projection: Projection, everywhere: bool, limit: int) -> None:
+        self._projection = projection
+        self._limit = limit
+        self._order = [(INGEST_TIME, "descending")] * everywhere + [(OFFSET, "descending"), (STREAMLET, "ascending")]
+        self.by = self._order[0][0]
+        self.table = projection.schema.empty_table()
+
+    def add(self, batches: Sequence[pa.RecordBatch]) -> None:
+        found = pa.Table.from_batches([self._projection.apply(batch) for batch in batches], self._projection.schema)
+        if found.num_rows:
+            joined = pa.concat_tables([self.table, found]).combine_chunks()
+            self.table = joined.sort_by(self._order).slice(0, self._limit)
+
+    def beats(self, newest: int) -> bool:
+        """Whether no record that is at most this new (by `by`, as a number) can still enter."""
+        if self.table.num_rows < self._limit:
+            return False
+        last: int = self.table.column(self.by)[-1].cast(pa.int64()).as_py()
+        return last > newest
+
+
+def _add_settled(best: _Newest, settled: SettledSnapshot, predicate: Predicate | None) -> None:
+    spans = spans_of(settled.objects, settled.objects.prune(predicate).keep)
+    bound = spans.stop - 1 if best.by == OFFSET else spans.newest
+    order = np.argsort(-bound, kind="stable")
+    at, step = 0, 1
+    while at < len(order) and not best.beats(int(bound[order[at]])):
+        chosen = spans.only(order[at : at + step])
+        best.add(list(settled.read(chosen, best.table.schema.names, predicate)))
+        at, step = at + step, min(step * 2, _OBJECTS_A_STEP_MAX)
+
+
+def _at_or_above(batch: pa.RecordBatch, boundary: Mapping[int, int]) -> Mask:
+    """The rows that the settled half does not have."""
+    streamlets, offsets = (batch.column(name).to_numpy() for name in (STREAMLET, OFFSET))
+    bounds: Ints = np.array([boundary.get(int(s), 0) for s in streamlets], np.int64)
+    above: Mask = offsets >= bounds
+    return above
+
+
+def _later_left_out(settled: SettledSnapshot, heads: Mapping[int, int]) -> Predicate | None:
+    """Records that were appended and settled after the heads were taken are not in this answer."""
+    if all(settled.boundary.get(streamlet, 0) <= head for streamlet, head in heads.items()):
+        return None
+    return offsets_below(heads)

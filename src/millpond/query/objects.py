@@ -1,0 +1,57 @@
+"""Where settled objects lie: the offsets and ingest times that each spans, as far as its index entry tells.
+
+An entry that does not tell counts as spanning everything, so that its object is read, never missed (I4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from millpond.archive.stream_archive import ObjectIndex
+from millpond.model.offsets import OffsetRange
+from millpond.model.schema import INGEST_TIME, OFFSET
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+# Beyond every offset, and far enough from the end of int64 that lengths can be computed.
+OFFSET_END = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Some objects of an index, side by side. `at` is each one's place in the index."""
+
+    at: Ints
+    start: Ints
+    stop: Ints
+    newest: Ints  # the latest `_ingest_time`, in microseconds
+    rows: Ints
+    bytes: Ints
+    total: int
+
+    def only(self, places: Sequence[int] | Ints | Mask) -> Mask:
+        """A mask over the whole index of some of these objects."""
+        mask = np.zeros(self.total, np.bool_)
+        mask[self.at[places]] = True
+        return mask
+
+    def meeting(self, window: OffsetRange) -> Mask:
+        """A mask over the whole index of those that may hold an offset in `window`."""
+        return self.only((self.start < window.stop) & (self.stop > window.start))
+
+
+def spans_of(objects: ObjectIndex, keep: Mask) -> Spans:
+    """The spans of the objects in `keep`."""
+    at = np.flatnonzero(keep)
+    columns = objects.stats.columns
+    offsets, times = columns.get(OFFSET), columns.get(INGEST_TIME)
+    size = len(at)
+    start = np.zeros(size, np.int64) if offsets is None else np.clip(offsets.lows[at], 0, OFFSET_END - 1)
+    last = np.full(size, OFFSET_END) if offsets is None else np.clip(offsets.highs[at], 0, OFFSET_END - 1)
+    newest = np.full(size, np.iinfo(np.int64).max) if times is None else times.highs[at]
+    return Spans(at, start, last + 1, newest, objects.rows[at], objects.sizes[at], len(objects))

@@ -1,0 +1,104 @@
+"""Settled records in the order of their offsets, although objects are laid out for other queries.
+
+A layout groups rows by place or by event time, so one object holds offsets from all over a block, and compaction widens
+that. Reading goes by windows of offsets instead: a window takes every object whose `_offset` range meets it, keeps
+the rows inside, sorts them and hands them out, one streamlet after the other.
+
+Invariant: the windows partition the offsets asked for, so no record is missed or given twice, whatever the statistics
+say; they only decide how wide a window is (memory) and where it is cut (an object's end, so that few are read twice).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.archive.stream_archive import SettledSnapshot
+from millpond.model.offsets import OffsetRange
+from millpond.model.predicate import Predicate
+from millpond.model.schema import OFFSET, STREAMLET
+from millpond.query.objects import Spans, spans_of
+from millpond.query.terms import both, within
+
+# What a window is meant to hold: half a million rows, or the rows of 64 MB of objects (about 256 MB decoded). Narrower
+# windows decode an object more often, wider ones only cost memory.
+WINDOW_ROWS = 524_288
+WINDOW_BYTES = 64_000_000
+
+Floats = npt.NDArray[np.float64]
+
+
+def read_in_order(
+    settled: SettledSnapshot,
+    ranges: Mapping[int, OffsetRange],
+    columns: Sequence[str],
+    predicate: Predicate | None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The settled records in `ranges` that match, as (streamlet, batch); in offset order within a streamlet.
+
+    `columns` are read, and `_streamlet` and `_offset` besides."""
+    ranges = {streamlet: offsets for streamlet, offsets in ranges.items() if len(offsets)}
+    if not ranges:
+        return
+    keep = settled.objects.prune(both(within(ranges), predicate)).keep
+    reading = [*columns, *(name for name in (STREAMLET, OFFSET) if name not in columns)]
+    whole = OffsetRange(min(r.start for r in ranges.values()), max(r.stop for r in ranges.values()))
+    spans = spans_of(settled.objects, keep)
+    for window in windows(spans, whole):
+        part = {streamlet: offsets.intersect(window) for streamlet, offsets in ranges.items()}
+        part = {streamlet: offsets for streamlet, offsets in part.items() if len(offsets)}
+        if part:
+            batches = settled.read(spans.meeting(window), reading, both(within(part), predicate))
+            yield from _sorted([batch for batch in batches if batch.num_rows])
+
+
+def _sorted(batches: list[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    if not batches:
+        return
+    table = pa.Table.from_batches(batches).combine_chunks()
+    table = table.take(pc.sort_indices(table, sort_keys=[(STREAMLET, "ascending"), (OFFSET, "ascending")]))
+    numbers = table.column(STREAMLET).to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for start, stop in pairwise(edges):
+        for batch in table.slice(start, stop - start).to_batches():
+            yield int(numbers[start]), batch
+
+
+def windows(spans: Spans, whole: OffsetRange) -> Iterator[OffsetRange]:
+    """`whole` cut into windows that hold about as many rows and bytes as one may; stretches without objects are
+    left out."""
+    weight = np.maximum(spans.rows / WINDOW_ROWS, spans.bytes / WINDOW_BYTES)
+    at = whole.start
+    while at < whole.stop:
+        ahead = spans.stop > at
+        if not ahead.any():
+            return
+        at = max(at, int(spans.start[ahead].min()))
+        if at >= whole.stop:
+            return
+        stop = _cut(spans.start[ahead], spans.stop[ahead], weight[ahead], at, whole.stop)
+        yield OffsetRange(at, stop)
+        at = stop
+
+
+def _cut(starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], weight: Floats, at: int, end: int) -> int:
+    """Where the window that begins at `at` ends: as far as its weight stays within one, if rows lie evenly."""
+
+    def held(stop: int) -> float:
+        inside = np.minimum(stops, stop) - np.maximum(starts, at)
+        return float((weight * np.clip(inside, 0, None) / (stops - starts)).sum())
+
+    if held(end) <= 1:
+        return end
+    low, high = at + 1, end
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if held(middle) <= 1 else (low, middle)
+    # An object's end is a better place if it does not make the window much narrower.
+    ends = stops[(stops > at + (low - at) // 2) & (stops <= low)]
+    return int(ends.max()) if len(ends) else low

@@ -1,0 +1,103 @@
+"""Where a read begins: what a caller says ("earliest", an offset, a time) turned into one offset per streamlet.
+
+A time means `_ingest_time`, the moment a record was taken in, because that follows the offsets; event time does not.
+The read begins at each streamlet's first record ingested at that time or later, and gives everything behind it, also
+a record whose stamp is a little older because two appends overtook each other. Objects and segments that are older as
+a whole are skipped by their statistics; the others are read in `_offset` order until no earlier offset is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import numpy as np
+
+from millpond.errors import InvalidValue
+from millpond.model.literal import parse_timestamp
+from millpond.model.schema import OFFSET, STREAMLET
+from millpond.query.halves import Halves
+from millpond.query.objects import spans_of
+from millpond.query.snapshot import Snapshot
+from millpond.query.terms import ingested_since
+
+Start = str | int | datetime | Mapping[int, int]
+
+_FORMS = '"earliest", "latest", an offset, {streamlet: offset}, a datetime or an ISO time like "2026-01-31T12:00:00Z"'
+
+
+def resolve(halves: Halves, snapshot: Snapshot, start: Start) -> dict[int, int]:
+    """The offset per streamlet at which a read from `start` begins."""
+    match start:
+        case "earliest":
+            return _earliest(halves, snapshot)
+        case "latest":
+            return dict(snapshot.heads)
+        case str():
+            try:
+                return _since(halves, snapshot, parse_timestamp(start))
+            except ValueError as error:
+                raise InvalidValue(f"no place to start: {start!r}", hint=_FORMS) from error
+        case datetime():
+            return _since(halves, snapshot, start if start.tzinfo else start.replace(tzinfo=UTC))
+        case int() if not isinstance(start, bool):
+            if len(snapshot.heads) > 1:
+                raise InvalidValue(
+                    f"offset {start} of which of {len(snapshot.heads)} streamlets?",
+                    hint=f"start={{0: {start}, 1: ...}}",
+                )
+            return _checked({0: start}, halves, snapshot)
+        case Mapping():
+            return _checked(start, halves, snapshot)
+        case _:
+            raise InvalidValue(f"no place to start: {start!r}", hint=_FORMS)
+
+
+def _earliest(halves: Halves, snapshot: Snapshot) -> dict[int, int]:
+    """The first offset that is anywhere. A stream that is never archived loses its oldest records for good."""
+    starts = halves.log.starts(halves.definition.id)
+    return {s: 0 if snapshot.boundary.get(s, 0) else min(starts.get(s, 0), head) for s, head in snapshot.heads.items()}
+
+
+def _checked(start: Mapping[int, int], halves: Halves, snapshot: Snapshot) -> dict[int, int]:
+    """A caller's offsets; streamlets that are not named begin at the earliest."""
+    for streamlet, offset in start.items():
+        if streamlet not in snapshot.heads:
+            raise InvalidValue(f"no streamlet {streamlet!r}", hint=f"0 to {len(snapshot.heads) - 1}")
+        if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= snapshot.heads[streamlet]:
+            raise InvalidValue(
+                f"streamlet {streamlet} has no offset {offset!r}",
+                hint=f"0 to {snapshot.heads[streamlet]}, where its next record goes",
+            )
+    return _earliest(halves, snapshot) | dict(start)
+
+
+def _since(halves: Halves, snapshot: Snapshot, moment: datetime) -> dict[int, int]:
+    """The first offset per streamlet ingested at `moment` or later; the head where there is none."""
+    predicate = ingested_since(moment)
+    found = _settled_since(snapshot, moment)
+    for streamlet, offsets in snapshot.live.items():
+        if streamlet not in found:
+            batches = halves.read_range(snapshot.generation, streamlet, offsets, [OFFSET], predicate)
+            for batch in batches:
+                found[streamlet] = batch.column(OFFSET)[0].as_py()
+                break
+    return dict(snapshot.heads) | found
+
+
+def _settled_since(snapshot: Snapshot, moment: datetime) -> dict[int, int]:
+    settled, predicate = snapshot.settled, ingested_since(moment)
+    spans = spans_of(settled.objects, settled.objects.prune(predicate).keep)
+    found: dict[int, int] = {}
+    # The lowest offset that may still be improved: until all streamlets have one, the end of what has settled.
+    limit = {s: stop for s, stop in snapshot.boundary.items() if stop}
+    for at in np.argsort(spans.start, kind="stable"):
+        if spans.start[at] >= max(limit.values(), default=0):
+            break
+        for batch in settled.read(spans.only([at]), [STREAMLET, OFFSET], predicate):
+            streamlets, offsets = (batch.column(name).to_numpy() for name in (STREAMLET, OFFSET))
+            for streamlet in np.unique(streamlets).tolist():
+                offset = int(offsets[streamlets == streamlet].min())
+                if offset < limit.get(streamlet, 0):
+                    found[streamlet] = limit[streamlet] = offset
+    return found

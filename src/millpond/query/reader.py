@@ -1,0 +1,149 @@
+"""Reading a stream from a place on: settled records first, then live ones, then, if asked, whatever arrives.
+
+Every streamlet is given in the order of its offsets, without a gap and without a record twice, whatever settles
+meanwhile. Between streamlets there is no order. Each round takes one snapshot and reads up to its heads, so that a
+read without `follow` ends although writers go on, and one with `follow` never favours a busy streamlet for long.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+
+import pyarrow as pa
+
+from millpond.errors import InvalidValue, PondClosed
+from millpond.model.offsets import ranges_between
+from millpond.model.predicate import Predicate
+from millpond.model.schema import OFFSET
+from millpond.query.halves import Halves
+from millpond.query.ordered import read_in_order
+from millpond.query.positions import Start, resolve
+from millpond.query.projection import BATCH_ROWS_MAX, Projection, pieces
+from millpond.query.snapshot import Snapshot
+from millpond.query.terms import Where, is_never, ready
+
+# How long a follower sleeps before it looks whether it was closed. New records wake it at once.
+_LOOK_SECONDS = 0.2
+
+
+def read(
+    halves: Halves,
+    start: Start = "earliest",
+    *,
+    follow: bool = False,
+    columns: Sequence[str] | None = None,
+    where: Where = None,
+    batch_rows: int = BATCH_ROWS_MAX,
+) -> StreamReader:
+    """Batches from `start` on, with system columns unless `columns` says otherwise; at most `batch_rows` rows and
+    about 8 MB each. See `positions` for what `start` may be."""
+    if not 1 <= batch_rows <= BATCH_ROWS_MAX:
+        raise InvalidValue(f"batches of {batch_rows} rows", hint=f"batch_rows is 1 to {BATCH_ROWS_MAX}")
+    definition = halves.definition
+    projection = Projection.of(definition, columns, system=True)
+    predicate = ready(where, definition.schema)
+    snapshot = halves.snapshot()
+    position = resolve(halves, snapshot, start)
+    return StreamReader(halves, snapshot, position, projection, predicate, follow=follow, batch_rows=batch_rows)
+
+
+class StreamReader(Iterator[pa.RecordBatch]):
+    """Made by `read`. One thread iterates; any thread may close. `position` may be stored and given as `start`."""
+
+    def __init__(
+        self,
+        halves: Halves,
+        snapshot: Snapshot,
+        position: dict[int, int],
+        projection: Projection,
+        predicate: Predicate | None,
+        *,
+        follow: bool,
+        batch_rows: int,
+    ) -> None:
+        self._halves = halves
+        self._stream_id = halves.definition.id
+        self._generation = snapshot.generation
+        self._position = position
+        self._projection = projection
+        self._predicate = predicate
+        self._follow = follow
+        self._batch_rows = batch_rows
+        self._closed = threading.Event()
+        self._rounds = self._read_rounds(snapshot)
+
+    @property
+    def position(self) -> dict[int, int]:
+        """The next offset per streamlet: behind everything that was handed out, and behind what did not match."""
+        return dict(self._position)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._projection.schema
+
+    def __next__(self) -> pa.RecordBatch:
+        while not self._closed.is_set():
+            batch = next(self._rounds)
+            if batch is not None:
+                return batch
+        raise StopIteration
+
+    def poll(self) -> pa.RecordBatch | None:
+        """The next batch; None at the end, or, with `follow`, if nothing arrived for a moment. For callers who have
+        something else to look at now and then; `closed` tells the two apart."""
+        return None if self._closed.is_set() else next(self._rounds, None)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing will come any more."""
+        return self._closed.is_set()
+
+    def close(self) -> None:
+        """End the iteration. A follower that waits in another thread ends within a moment."""
+        self._closed.set()
+
+    def __enter__(self) -> StreamReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read_rounds(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch | None]:
+        """Batches; None when there was nothing new for a moment."""
+        try:
+            while not self._closed.is_set():
+                yield from self._read_to(snapshot)
+                if not self._follow:
+                    return
+                while not self._closed.is_set():
+                    if self._halves.log.wait(self._stream_id, self._position, _LOOK_SECONDS):
+                        break
+                    yield None
+                snapshot = self._halves.snapshot()
+                self._halves.check_generation(self._generation)
+        except PondClosed:
+            if not self._follow:
+                raise
+        finally:
+            self._closed.set()
+
+    def _read_to(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+        names = self._projection.schema.names
+        settled = {} if is_never(self._predicate) else ranges_between(self._position, snapshot.boundary)
+        for streamlet, batch in read_in_order(snapshot.settled, settled, names, self._predicate):
+            yield from self._hand_out(streamlet, batch)
+        for streamlet, offset in snapshot.boundary.items():
+            self._position[streamlet] = max(self._position.get(streamlet, 0), offset)
+        for streamlet, offsets in ranges_between(self._position, snapshot.heads).items():
+            for batch in self._halves.read_range(self._generation, streamlet, offsets, names, self._predicate):
+                yield from self._hand_out(streamlet, batch)
+            self._position[streamlet] = offsets.stop
+
+    def _hand_out(self, streamlet: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        for piece in pieces(batch, self._batch_rows):
+            self._position[streamlet] = piece.column(OFFSET)[-1].as_py() + 1
+            yield self._projection.apply(piece)

@@ -1,0 +1,127 @@
+"""Scan and count: the records that match, live ∪ settled, of one exact snapshot; and what a scan would have to read.
+
+Objects that cannot match are never opened; segments that cannot match are never looked at (the log does that). Both
+halves get the columns and the predicate, so what does not match is dropped where it lies (K13). The order of
+rows is not promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from millpond.errors import InvalidValue
+from millpond.model.predicate import Predicate
+from millpond.model.schema import OFFSET
+from millpond.query.halves import Halves
+from millpond.query.projection import Projection, pieces
+from millpond.query.snapshot import Snapshot
+from millpond.query.terms import Where, is_never, ready
+
+
+@dataclass(frozen=True)
+class QueryReport:
+    """What answering a query takes. Rows are upper bounds: those of the objects and ranges that must be looked at."""
+
+    objects_read: int
+    objects_total: int
+    bytes_read: int
+    bytes_total: int
+    skipped_by: Mapping[str, int]
+    rows_settled: int
+    rows_live: int
+    version: int
+    boundary: Mapping[int, int]
+
+
+def scan(
+    halves: Halves, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
+) -> pa.Table:
+    """The records that match, as one table: the user's columns, or those named (system columns among them)."""
+    schema, batches = _open(halves, where, columns, limit)
+    return pa.Table.from_batches(list(batches), schema)
+
+
+def scan_batches(
+    halves: Halves, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """As `scan`, in batches of bounded size. The snapshot is that of the call, not of the first batch."""
+    return _open(halves, where, columns, limit)[1]
+
+
+def _open(
+    halves: Halves, where: Where, columns: Sequence[str] | None, limit: int | None
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    if limit is not None and limit < 0:
+        raise InvalidValue(f"a limit of {limit}", hint="0 or more rows; leave it out for all")
+    definition = halves.definition
+    projection = Projection.of(definition, columns)
+    predicate = ready(where, definition.schema)
+    snapshot = halves.snapshot()
+    matching = iter(()) if limit == 0 else _matching(halves, snapshot, projection, predicate)
+    return projection.schema, _limited(matching, limit)
+
+
+def _matching(
+    halves: Halves, snapshot: Snapshot, projection: Projection, predicate: Predicate | None
+) -> Iterator[pa.RecordBatch]:
+    if is_never(predicate):
+        return
+    names = projection.schema.names
+    keep = snapshot.settled.objects.prune(predicate).keep
+    for batch in snapshot.settled.read(keep, names, predicate):
+        yield from map(projection.apply, pieces(batch))
+    for streamlet, offsets in snapshot.live.items():
+        for batch in halves.read_range(snapshot.generation, streamlet, offsets, names, predicate):
+            yield from map(projection.apply, pieces(batch))
+
+
+def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+        if left <= 0:
+            return
+
+
+def count(halves: Halves, where: Where = None) -> int:
+    """How many records match. Without a predicate the settled half answers from its index, unread."""
+    predicate = ready(where, halves.definition.schema)
+    snapshot = halves.snapshot()
+    if is_never(predicate):
+        return 0
+    objects = snapshot.settled.objects
+    if predicate is None:
+        found = int(objects.rows.sum())
+    else:
+        found = sum(b.num_rows for b in snapshot.settled.read(objects.prune(predicate).keep, [OFFSET], predicate))
+    # Offsets may have gaps in a replicated log, so that live records are counted, not subtracted.
+    for streamlet, offsets in snapshot.live.items():
+        live = halves.read_range(snapshot.generation, streamlet, offsets, [OFFSET], predicate)
+        found += sum(batch.num_rows for batch in live)
+    return found
+
+
+def plan(halves: Halves, where: Where = None) -> QueryReport:
+    """What a scan with this predicate would read and skip, without reading it."""
+    predicate = ready(where, halves.definition.schema)
+    snapshot = halves.snapshot()
+    objects = snapshot.settled.objects
+    pruning = objects.prune(predicate)
+    return QueryReport(
+        objects_read=int(pruning.keep.sum()),
+        objects_total=len(objects),
+        bytes_read=int(objects.sizes[pruning.keep].sum()),
+        bytes_total=int(objects.sizes.sum()),
+        skipped_by=dict(pruning.skipped_by),
+        rows_settled=int(objects.rows[pruning.keep].sum()),
+        rows_live=0 if is_never(predicate) else sum(map(len, snapshot.live.values())),
+        version=snapshot.version,
+        boundary=dict(snapshot.boundary),
+    )

@@ -1,0 +1,70 @@
+"""Predicates of this room: a caller's `where` made ready, and the terms by which records are found by place and time.
+
+Ready means bound to the stored schema and folded, so that both halves are handed the same tree: literals of the
+column's own type, nothing that was not understood, None for "all records".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.model.bind import bind
+from millpond.model.offsets import OffsetRange
+from millpond.model.predicate import FALSE, TRUE, And, Compare, Or, Predicate, truth
+from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET, stored_schema
+from millpond.query.sql import parse_where
+
+Where = str | Predicate | None
+
+
+def ready(where: Where, schema: pa.Schema, *, loose: bool = False) -> Predicate | None:
+    """`where` over a stream whose user columns are `schema`; system columns may be named, too.
+
+    `loose`: terms that are not understood, or do not fit the schema, count as true. For callers who filter again."""
+    if where is None:
+        return None
+    stored = stored_schema(schema)
+    predicate = parse_where(where, stored) if isinstance(where, str) else where
+    folded = truth(bind(predicate, stored, loose=loose), loose=loose)
+    return None if folded == TRUE else folded
+
+
+def is_never(predicate: Predicate | None) -> bool:
+    """Whether no record at all can match."""
+    return predicate == FALSE
+
+
+def both(*terms: Predicate | None) -> Predicate | None:
+    """All of the terms that are there."""
+    there = tuple(term for term in terms if term is not None)
+    return None if not there else there[0] if len(there) == 1 else And(there)
+
+
+def equals(column: str, value: Any) -> Predicate:
+    return Compare("=", column, value)
+
+
+def within(ranges: Mapping[int, OffsetRange]) -> Predicate:
+    """The records in these offsets of these streamlets."""
+    return _any(
+        And((Compare("=", STREAMLET, s), Compare(">=", OFFSET, r.start), Compare("<", OFFSET, r.stop)))
+        for s, r in sorted(ranges.items())
+    )
+
+
+def offsets_below(stops: Mapping[int, int]) -> Predicate:
+    """The records before these offsets of these streamlets."""
+    return _any(And((Compare("=", STREAMLET, s), Compare("<", OFFSET, stop))) for s, stop in sorted(stops.items()))
+
+
+def ingested_since(moment: datetime) -> Predicate:
+    return Compare(">=", INGEST_TIME, moment)
+
+
+def _any(terms: Iterable[Predicate]) -> Predicate:
+    listed = tuple(terms)
+    return listed[0] if len(listed) == 1 else Or(listed)

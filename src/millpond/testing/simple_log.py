@@ -1,0 +1,263 @@
+"""A log engine too simple to be wrong: every record a one-row batch in a list, one lock around everything.
+
+It is the reference that real engines are compared with in the contract suite, and the fake in tests of the rooms above
+the log. It keeps the protocol's promises that can be kept in memory; nothing survives a close, so `reopen` does not
+exist. A read looks at the list anew for every batch, so a release in the middle of one is noticed by it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.errors import InvalidValue, OffsetGone, PondClosed, StreamNotFound
+from millpond.log.engine import Appended, LogStatus, Part, SegmentInfo
+from millpond.model.definition import Durability, StreamDefinition
+from millpond.model.evaluate import filter_batch
+from millpond.model.offsets import OffsetRange
+from millpond.model.predicate import Compare, Predicate
+from millpond.model.rows import RowCodec
+from millpond.model.schema import INGEST_TIME, OFFSET, SYSTEM_FIELDS, stored_schema
+
+
+@dataclass
+class _Streamlet:
+    """Records `start` to `start + len(rows)`, each with its system columns."""
+
+    start: int = 0
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+
+    @property
+    def head(self) -> int:
+        return self.start + len(self.rows)
+
+    def between(self, offsets: OffsetRange) -> list[pa.RecordBatch]:
+        return self.rows[offsets.start - self.start : offsets.stop - self.start]
+
+
+@dataclass
+class _Stream:
+    definition: StreamDefinition
+    streamlets: dict[int, _Streamlet]
+    appended: dict[tuple[str, int], Appended] = field(default_factory=dict)
+
+
+class SimpleLog:
+    """A `LogEngine` in lists. Thread-safe. `batch_rows`: how many records a read hands out at a time."""
+
+    def __init__(self, *, batch_rows: int = 1_000, segment_rows: int = 1_000) -> None:
+        self._batch_rows = batch_rows
+        self._segment_rows = segment_rows
+        self._streams: dict[int, _Stream] = {}
+        self._closed = False
+        self._grown = threading.Condition()
+
+    def add_stream(self, definition: StreamDefinition) -> None:
+        with self._grown:
+            self._refuse_closed()
+            empty = {streamlet: _Streamlet() for streamlet in range(definition.streamlets)}
+            self._streams.setdefault(definition.id, _Stream(definition, empty))
+
+    def alter_stream(self, definition: StreamDefinition) -> None:
+        with self._grown:
+            self._stream(definition.id).definition = definition
+
+    def drop_stream(self, stream_id: int) -> None:
+        with self._grown:
+            self._stream(stream_id)
+            del self._streams[stream_id]
+
+    def append(
+        self,
+        stream_id: int,
+        parts: Sequence[Part],
+        *,
+        ingest_micros: int,
+        durability: Durability,
+        producer: str = "",
+        sequence: int = 0,
+    ) -> Appended:
+        with self._grown:
+            stream = self._stream(stream_id)
+            earlier = stream.appended.get((producer, sequence)) if producer else None
+            if earlier is not None:
+                return Appended(earlier.ranges, earlier.durability, duplicate=True)
+            batches = [(self._streamlet(stream_id, part.streamlet), part, _batch_of(stream, part)) for part in parts]
+            ranges: dict[int, OffsetRange] = {}
+            for streamlet, part, batch in batches:
+                first = streamlet.head
+                streamlet.rows += _with_system_columns(batch, part.streamlet, first, ingest_micros)
+                begun = ranges.get(part.streamlet, OffsetRange(first, first)).start
+                ranges[part.streamlet] = OffsetRange(begun, streamlet.head)
+            appended = Appended(ranges, durability)
+            if producer:
+                stream.appended[producer, sequence] = appended
+            self._grown.notify_all()
+            return appended
+
+    def heads(self, stream_id: int) -> dict[int, int]:
+        with self._grown:
+            return {number: streamlet.head for number, streamlet in self._stream(stream_id).streamlets.items()}
+
+    def starts(self, stream_id: int) -> dict[int, int]:
+        with self._grown:
+            return {number: streamlet.start for number, streamlet in self._stream(stream_id).streamlets.items()}
+
+    def read(
+        self,
+        stream_id: int,
+        streamlet: int,
+        offsets: OffsetRange,
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        loose: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        at = offsets.start
+        while at < offsets.stop:
+            piece = OffsetRange(at, min(at + self._batch_rows, offsets.stop))
+            batch = self._piece(stream_id, streamlet, piece)
+            if predicate is not None:
+                batch = filter_batch(batch, predicate, loose=loose)
+            if batch.num_rows:
+                yield batch if columns is None else batch.select(list(columns))
+            at = piece.stop
+
+    def _piece(self, stream_id: int, number: int, piece: OffsetRange) -> pa.RecordBatch:
+        with self._grown:
+            streamlet = self._streamlet(stream_id, number)
+            if piece.start < streamlet.start or piece.stop > streamlet.head:
+                held = OffsetRange(streamlet.start, streamlet.head)
+                raise OffsetGone(f"streamlet {number} holds {held}, not {piece}", hint="read what is held")
+            schema = stored_schema(self._stream(stream_id).definition.schema)
+            return _combine(streamlet.between(piece), schema)
+
+    def find(
+        self, stream_id: int, column: str, value: Any, *, streamlet: int | None, limit: int, below: Mapping[int, int]
+    ) -> list[pa.RecordBatch]:
+        found = []
+        with self._grown:
+            stream = self._stream(stream_id)
+            schema = stored_schema(stream.definition.schema)
+            for number, held in stream.streamlets.items():
+                if streamlet not in (None, number):
+                    continue
+                stop = max(held.start, min(held.head, below.get(number, held.head)))
+                rows = _combine(held.between(OffsetRange(held.start, stop)), schema)
+                rows = filter_batch(rows, Compare("=", column, value))
+                if rows.num_rows:
+                    found.append(rows.sort_by([(OFFSET, "descending")]).slice(0, limit))
+        return found
+
+    def segments(self, stream_id: int) -> list[SegmentInfo]:
+        with self._grown:
+            return [
+                self._segment(number, held, at)
+                for number, held in self._stream(stream_id).streamlets.items()
+                for at in range(0, len(held.rows), self._segment_rows)
+            ]
+
+    def _segment(self, number: int, held: _Streamlet, at: int) -> SegmentInfo:
+        rows = held.rows[at : at + self._segment_rows]
+        offsets = OffsetRange(held.start + at, held.start + at + len(rows))
+        times = [row.column(INGEST_TIME).cast(pa.int64())[0].as_py() for row in rows]
+        state = "sealed" if len(rows) == self._segment_rows else "active"
+        name = f"s{number:03d}-{offsets.start:012d}"
+        return SegmentInfo(number, offsets, sum(row.nbytes for row in rows), state, min(times), max(times), name)
+
+    def bytes_live(self, stream_id: int) -> int:
+        with self._grown:
+            return sum(row.nbytes for held in self._stream(stream_id).streamlets.values() for row in held.rows)
+
+    def sync(self) -> None:
+        with self._grown:
+            self._refuse_closed()
+
+    def release(self, stream_id: int, boundary: Mapping[int, int]) -> None:
+        with self._grown:
+            for number, stop in boundary.items():
+                held = self._streamlet(stream_id, number)
+                gone = max(0, min(stop, held.head) - held.start)
+                del held.rows[:gone]
+                held.start += gone
+
+    def raise_heads(self, stream_id: int, boundary: Mapping[int, int]) -> None:
+        with self._grown:
+            for number, head in boundary.items():
+                held = self._streamlet(stream_id, number)
+                if head > held.head:  # what it held lies under the boundary, and offsets go on behind it
+                    held.rows.clear()
+                    held.start = head
+
+    def wait(self, stream_id: int, beyond: Mapping[int, int], timeout_seconds: float) -> bool:
+        def ahead() -> bool:
+            streamlets = self._stream(stream_id).streamlets
+            return any(held.head > beyond.get(number, 0) for number, held in streamlets.items())
+
+        with self._grown:
+            self._refuse_closed()
+            self._grown.wait_for(lambda: self._closed or ahead(), timeout_seconds)
+            return not self._closed and ahead()
+
+    def status(self) -> LogStatus:
+        with self._grown:
+            self._refuse_closed()
+            held = sum(self.bytes_live(stream_id) for stream_id in self._streams)
+        return LogStatus(held, 0, 0, 0, 0, held, 0, 0, 0, 0)
+
+    def close(self) -> None:
+        with self._grown:
+            self._closed = True
+            self._grown.notify_all()
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise PondClosed("the log was closed", hint="open it again")
+
+    def _stream(self, stream_id: int) -> _Stream:
+        self._refuse_closed()
+        if stream_id not in self._streams:
+            raise StreamNotFound(f"no stream with id {stream_id}", hint="add_stream comes first")
+        return self._streams[stream_id]
+
+    def _streamlet(self, stream_id: int, number: int) -> _Streamlet:
+        streamlets = self._stream(stream_id).streamlets
+        if number not in streamlets:
+            raise InvalidValue(f"no streamlet {number}", hint=f"0 to {len(streamlets) - 1}")
+        return streamlets[number]
+
+
+def _batch_of(stream: _Stream, part: Part) -> pa.RecordBatch:
+    if part.batch is not None:
+        return part.batch
+    if part.encoded is None:
+        raise InvalidValue("a part without rows", hint="give it a batch or encoded rows")
+    return RowCodec(stream.definition.schema).decode([part.encoded])
+
+
+def _with_system_columns(batch: pa.RecordBatch, streamlet: int, first: int, micros: int) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([*batch.schema, *SYSTEM_FIELDS])
+    for at in range(batch.num_rows):
+        system = [pa.array([v], f.type) for v, f in zip((streamlet, first + at, micros), SYSTEM_FIELDS, strict=True)]
+        yield pa.RecordBatch.from_arrays([*batch.slice(at, 1).columns, *system], schema=schema)
+
+
+def _combine(rows: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """The rows as one batch of the newest schema: a row written before a column was added has a null there."""
+    if not rows:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    whole = [
+        row
+        if len(row.schema) == len(schema)
+        else pa.RecordBatch.from_arrays(
+            [row.column(f.name) if row.schema.get_field_index(f.name) >= 0 else pa.nulls(1, f.type) for f in schema],
+            schema=schema,
+        )
+        for row in rows
+    ]
+    (batch,) = pa.Table.from_batches(whole, schema=schema).combine_chunks().to_batches()
+    return batch
