@@ -1,0 +1,166 @@
+"""The contract of log engines that outlive their process: what must be there when one is opened again.
+
+An engine is reopened as a pond does it: opened, then told of every stream and of what has settled of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import pyarrow as pa
+import pytest
+
+from millpond.errors import OffsetGone
+from millpond.log.engine import LogEngine, Part
+from millpond.model.definition import DURABILITIES, Durability, StreamDefinition
+from millpond.model.offsets import OffsetRange
+from millpond.testing.engine_contract import LogEngineContract
+from millpond.testing.engine_records import (
+    OTHER,
+    SCHEMA,
+    STREAM,
+    append,
+    arrow_part,
+    encoded_part,
+    ids_of,
+    in_threads,
+    row_of,
+    rows_of,
+)
+
+
+class Reopening:
+    """An engine in a directory that can be closed and opened again."""
+
+    def __init__(self, contract: LogEngineContract, directory: Path) -> None:
+        self._contract = contract
+        self._directory = directory
+        self.engine: LogEngine | None = None
+
+    def open(self, *streams: StreamDefinition, settled: Mapping[int, int] = MappingProxyType({})) -> LogEngine:
+        """The engine, closed before if it was open, with these streams (or the usual two); `settled` is the boundary
+        of the first."""
+        self.close()
+        self.engine = self._contract.open_engine(self._directory)
+        for index, stream in enumerate(streams or (STREAM, OTHER)):
+            self.engine.add_stream(stream, {} if index else settled)
+        return self.engine
+
+    def close(self) -> None:
+        if self.engine is not None:
+            self.engine.close()
+            self.engine = None
+
+
+class DurableLogEngineContract(LogEngineContract):
+    """What an engine owes that keeps its records on disk: the contract of all engines, and this after a reopen."""
+
+    @pytest.fixture
+    def log(self, tmp_path: Path) -> Iterator[Reopening]:
+        reopening = Reopening(self, tmp_path / "durable")
+        yield reopening
+        reopening.close()
+
+    @pytest.mark.parametrize("durability", DURABILITIES)
+    def test_everything_is_there_after_a_reopen(self, log: Reopening, durability: Durability) -> None:
+        """I1: a clean close loses nothing, at any durability."""
+        engine = log.open()
+        for n in range(0, 40, 4):
+            make = encoded_part if n % 8 else arrow_part
+            append(engine, make(0, range(n, n + 4)), make(1, range(n, n + 1)), durability=durability)
+        before = [rows_of(engine, s) for s in range(2)], engine.heads(STREAM.id), engine.starts(STREAM.id)
+        for _ in range(2):
+            engine = log.open()
+            after = [rows_of(engine, s) for s in range(2)], engine.heads(STREAM.id), engine.starts(STREAM.id)
+            assert after == before
+        assert append(engine, arrow_part(0, range(40, 42))).ranges == {0: OffsetRange(40, 42)}
+        engine = log.open()
+        assert ids_of(engine, 0) == list(range(42))
+
+    def test_retries_are_recognised_after_a_reopen(self, log: Reopening) -> None:
+        """I2"""
+        engine = log.open()
+        first = append(engine, arrow_part(0, range(3)), encoded_part(1, range(2)), producer="p", sequence=4)
+        append(engine, arrow_part(0, range(3, 5)), producer="p", sequence=5)
+        for _ in range(3):
+            engine = log.open()
+            again = append(engine, arrow_part(0, range(3)), encoded_part(1, range(2)), producer="p", sequence=4)
+            assert again.duplicate
+            assert again.ranges == first.ranges
+            assert engine.heads(STREAM.id) == {0: 5, 1: 2, 2: 0}
+
+    def test_retries_are_recognised_after_release_and_reopen(self, log: Reopening) -> None:
+        engine = log.open()
+        first = append(engine, arrow_part(0, range(3)), producer="p", sequence=4)
+        engine.release(STREAM.id, {0: 3})
+        engine = log.open(settled={0: 3})
+        again = append(engine, arrow_part(0, range(3)), producer="p", sequence=4)
+        assert again.duplicate
+        assert again.ranges == first.ranges
+        assert engine.heads(STREAM.id)[0] == 3
+
+    def test_what_was_released_may_come_back_but_never_under_another_offset(self, log: Reopening) -> None:
+        """I3"""
+        engine = log.open()
+        append(engine, arrow_part(0, range(100)))
+        engine.release(STREAM.id, {0: 60})
+        engine = log.open(settled={0: 60})
+        engine.release(STREAM.id, {0: 60})
+        assert engine.heads(STREAM.id)[0] == 100
+        assert ids_of(engine, 0, 60) == list(range(60, 100))
+        engine.release(STREAM.id, {0: 100})
+        engine = log.open(settled={0: 100})
+        assert engine.heads(STREAM.id)[0] == 100
+        assert append(engine, arrow_part(0, range(100, 101))).ranges == {0: OffsetRange(100, 101)}
+
+    def test_a_boundary_ahead_of_the_log_decides_where_offsets_go_on(self, log: Reopening) -> None:
+        """I3: a weaker durability lost a tail that had settled; its offsets are taken all the same."""
+        engine = log.open()
+        append(engine, arrow_part(0, range(10)))
+        engine = log.open(settled={0: 25, 1: 5})
+        engine.release(STREAM.id, {0: 25, 1: 5})
+        assert engine.heads(STREAM.id) == {0: 25, 1: 5, 2: 0}
+        assert append(engine, arrow_part(0, range(25, 26))).ranges == {0: OffsetRange(25, 26)}
+        with pytest.raises(OffsetGone):
+            ids_of(engine, 0, 9, 26)
+        engine = log.open(settled={0: 25, 1: 5})
+        assert ids_of(engine, 0, 25) == [25]
+        assert engine.heads(STREAM.id) == {0: 26, 1: 5, 2: 0}
+
+    def test_schema_versions_are_kept_apart_after_a_reopen(self, log: Reopening) -> None:
+        engine = log.open()
+        append(engine, arrow_part(0, range(2)), encoded_part(1, range(2)))
+        wider = pa.schema([*SCHEMA, pa.field("note", pa.string())])
+        altered = replace(STREAM, schemas=(SCHEMA, wider))
+        engine.alter_stream(altered)
+        batch = pa.RecordBatch.from_pylist([{**row_of(2), "note": "new"}], schema=wider)
+        append(engine, Part(0, 1, batch=batch))
+        engine = log.open(altered, OTHER)
+        assert [row["note"] for row in rows_of(engine, 0)] == [None, None, "new"]
+        assert [row["note"] for row in rows_of(engine, 1)] == [None, None]
+
+    def test_a_dropped_stream_does_not_hold_up_the_others(self, log: Reopening) -> None:
+        engine = log.open()
+        append(engine, arrow_part(0, range(5)))
+        append(engine, arrow_part(0, range(5)), stream=OTHER)
+        engine.drop_stream(STREAM.id)
+        engine = log.open(OTHER)
+        assert ids_of(engine, 0, stream=OTHER.id) == list(range(5))
+
+    def test_concurrent_appends_are_there_after_a_reopen(self, log: Reopening) -> None:
+        engine = log.open()
+        acked: dict[int, int] = {}
+
+        def produce(producer: int) -> None:
+            for n in range(20):
+                number = producer * 100 + n
+                got = append(engine, encoded_part(0, range(number, number + 1)))
+                acked[got.ranges[0].start] = number
+
+        in_threads(8, produce)
+        engine = log.open()
+        assert {row["_offset"]: row["id"] for row in rows_of(engine, 0)} == acked
+        assert sorted(acked) == list(range(160))

@@ -1,0 +1,443 @@
+"""The contract of log engines as a test suite: subclass it, say how an engine is opened, and run it with pytest.
+
+    class TestMyEngine(LogEngineContract):
+        def open_engine(self, directory): return MyEngine(directory)
+
+`LogEngineContract` holds what every engine owes; `durable_engine_contract` what one owes that outlives its process.
+The engines that Millpond ships pass the same suites. Not here: faults (see `FaultyStorage`), speed, and whatever the
+protocol leaves to the engine, such as when memory is given back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millpond.errors import MillpondError, OffsetGone, PondClosed, StaleSequence, StreamNotFound
+from millpond.log.engine import Appended, LogEngine, Part
+from millpond.model.definition import DURABILITIES, Durability
+from millpond.model.offsets import OffsetRange
+from millpond.model.predicate import Compare, IsNull, Not, Unknown
+from millpond.model.rows import codec_of
+from millpond.model.schema import stored_schema
+from millpond.testing.engine_records import (
+    DEADLINE_SECONDS,
+    INGEST,
+    OTHER,
+    SCHEMA,
+    STREAM,
+    STREAMLETS,
+    append,
+    arrow_part,
+    encoded_part,
+    ids_of,
+    in_threads,
+    row_of,
+    rows_of,
+)
+
+
+class LogEngineContract:
+    """What every log engine owes (I1, I2, K4, K9, K13, E7)."""
+
+    @abstractmethod
+    def open_engine(self, directory: Path) -> LogEngine:
+        """A new engine that keeps what it keeps, if anything, in `directory`."""
+
+    @pytest.fixture
+    def engine(self, tmp_path: Path) -> Iterator[LogEngine]:
+        engine = self.open_engine(tmp_path / "log")
+        engine.add_stream(STREAM)
+        engine.add_stream(OTHER)
+        yield engine
+        engine.close()
+
+    # Appending.
+
+    def test_offsets_are_dense_from_zero_per_streamlet(self, engine: LogEngine) -> None:
+        """I2"""
+        assert append(engine, arrow_part(0, range(3))).ranges == {0: OffsetRange(0, 3)}
+        got = append(engine, arrow_part(0, range(3, 5)), encoded_part(2, range(5, 6)))
+        assert got.ranges == {0: OffsetRange(3, 5), 2: OffsetRange(0, 1)}
+        assert engine.heads(STREAM.id) == {0: 5, 1: 0, 2: 1}
+        assert engine.heads(OTHER.id) == {0: 0}
+
+    @pytest.mark.parametrize("durability", DURABILITIES)
+    def test_an_ack_names_its_durability_and_is_readable_at_once(
+        self, engine: LogEngine, durability: Durability
+    ) -> None:
+        """K4: read your own ack, at every durability."""
+        for n in range(10):
+            got = append(engine, arrow_part(1, range(n, n + 1)), durability=durability)
+            assert got.durability == durability
+            assert not got.duplicate
+            assert ids_of(engine, 1, n, n + 1) == [n]
+
+    def test_arrow_and_encoded_rows_mix_in_one_order(self, engine: LogEngine) -> None:
+        at = 0
+        for n, size in enumerate([1, 4, 1, 1, 30, 2, 1]):
+            part = (encoded_part if n % 2 else arrow_part)(0, range(at, at + size))
+            append(engine, part)
+            at += size
+        expected = [{**row_of(n), "_streamlet": 0, "_offset": n, "_ingest_time": INGEST} for n in range(at)]
+        found = rows_of(engine, 0)
+        for row in found:
+            row["_ingest_time"] = round(row["_ingest_time"].timestamp() * 1e6)
+        assert found == expected
+
+    def test_an_append_is_all_or_nothing(self, engine: LogEngine) -> None:
+        append(engine, arrow_part(0, range(2)))
+        with pytest.raises(MillpondError):
+            append(engine, arrow_part(0, range(2)), arrow_part(STREAMLETS, range(2)))
+        assert engine.heads(STREAM.id) == {0: 2, 1: 0, 2: 0}
+        assert append(engine, arrow_part(0, range(2, 3))).ranges == {0: OffsetRange(2, 3)}
+        assert ids_of(engine, 0) == [0, 1, 2]
+
+    def test_offsets_stay_dense_and_ordered_under_many_producers(self, engine: LogEngine) -> None:
+        """I2, K9: every producer's records are in its order; a record is in one place, and the ack says which."""
+        acked: list[list[tuple[int, int, int]]] = [[] for _ in range(8)]
+
+        def produce(producer: int) -> None:
+            for n in range(40):
+                first = producer * 10_000 + n * 10
+                streamlet = (producer + n) % STREAMLETS
+                make = encoded_part if (producer + n) % 2 else arrow_part
+                got = append(engine, make(streamlet, range(first, first + 1 + n % 3)), durability="os")
+                offsets = got.ranges[streamlet]
+                assert ids_of(engine, streamlet, offsets.start, offsets.stop) == list(range(first, first + 1 + n % 3))
+                acked[producer] += [
+                    (streamlet, offset, first + at) for at, offset in enumerate(range(offsets.start, offsets.stop))
+                ]
+
+        in_threads(8, produce)
+        everything = {
+            (streamlet, row["_offset"]): row["id"]
+            for streamlet in range(STREAMLETS)
+            for row in rows_of(engine, streamlet)
+        }
+        assert {(s, o): i for each in acked for s, o, i in each} == everything
+        for streamlet, head in engine.heads(STREAM.id).items():
+            assert sorted(o for s, o in everything if s == streamlet) == list(range(head))
+        for each in acked:
+            for streamlet in range(STREAMLETS):
+                offsets = [offset for s, offset, _ in each if s == streamlet]
+                assert offsets == sorted(offsets)
+
+    def test_heads_show_whole_appends_and_only_what_can_be_read(self, engine: LogEngine) -> None:
+        """E7, and heads are of one moment: appends that give every streamlet the same never show as uneven."""
+        done = threading.Event()
+
+        def produce() -> None:
+            try:
+                for n in range(60):
+                    append(engine, *[arrow_part(s, range(n * 2, n * 2 + 2)) for s in range(STREAMLETS)])
+            finally:
+                done.set()
+
+        def watch(_: int) -> None:
+            finished = False
+            while not finished:
+                finished = done.is_set()
+                heads = engine.heads(STREAM.id)
+                assert len(set(heads.values())) == 1, heads
+                for streamlet, head in heads.items():
+                    assert ids_of(engine, streamlet, 0, head) == list(range(head))
+
+        in_threads(3, lambda number: produce() if number == 0 else watch(number))
+        assert engine.heads(STREAM.id) == dict.fromkeys(range(STREAMLETS), 120)
+
+    def test_streams_that_are_not_there_are_named(self, engine: LogEngine) -> None:
+        with pytest.raises(StreamNotFound):
+            engine.append(99, [arrow_part(0, range(1))], ingest_micros=INGEST, durability="disk")
+        with pytest.raises(StreamNotFound):
+            engine.heads(99)
+
+    # Retries.
+
+    def test_a_retry_gets_the_first_offsets(self, engine: LogEngine) -> None:
+        """I2"""
+        first = append(engine, arrow_part(0, range(3)), encoded_part(1, range(3, 4)), producer="p", sequence=1)
+        append(engine, arrow_part(0, range(10, 12)), producer="p", sequence=2)
+        again = append(engine, arrow_part(0, range(3)), encoded_part(1, range(3, 4)), producer="p", sequence=1)
+        assert again.ranges == first.ranges
+        assert (first.duplicate, again.duplicate) == (False, True)
+        assert engine.heads(STREAM.id) == {0: 5, 1: 1, 2: 0}
+
+    def test_producers_and_streams_do_not_know_each_others_sequences(self, engine: LogEngine) -> None:
+        for producer in ("a", "b"):
+            assert not append(engine, arrow_part(0, range(1)), producer=producer, sequence=0).duplicate
+        assert not append(engine, arrow_part(0, range(1)), stream=OTHER, producer="a", sequence=0).duplicate
+        assert engine.heads(STREAM.id)[0] == 2
+
+    def test_retries_at_the_same_moment_are_one(self, engine: LogEngine) -> None:
+        for sequence in range(10):
+            got: list[Appended] = []
+
+            def retry(_: int, sequence: int = sequence, got: list[Appended] = got) -> None:
+                got.append(append(engine, arrow_part(0, range(2)), producer="p", sequence=sequence))
+
+            in_threads(6, retry)
+            assert {appended.ranges[0] for appended in got} == {OffsetRange(sequence * 2, sequence * 2 + 2)}
+            assert sum(not appended.duplicate for appended in got) == 1
+
+    def test_a_retry_is_recognised_after_its_records_are_released(self, engine: LogEngine) -> None:
+        first = append(engine, arrow_part(0, range(3)), producer="p", sequence=5)
+        engine.release(STREAM.id, {0: 3})
+        assert append(engine, arrow_part(0, range(3)), producer="p", sequence=5).ranges == first.ranges
+        assert engine.heads(STREAM.id)[0] == 3
+
+    def test_an_old_retry_is_recognised_or_refused_but_never_taken_anew(self, engine: LogEngine) -> None:
+        first = append(engine, arrow_part(0, range(1)), producer="p", sequence=1)
+        for sequence in range(2, 300):
+            append(
+                engine, encoded_part(0, range(sequence, sequence + 1)), producer="p", sequence=sequence, durability="os"
+            )
+        heads = engine.heads(STREAM.id)
+        try:
+            again = append(engine, arrow_part(0, range(1)), producer="p", sequence=1)
+        except StaleSequence:
+            pass
+        else:
+            assert again.ranges == first.ranges
+        assert engine.heads(STREAM.id) == heads
+
+    # Reading.
+
+    def test_reads_are_of_exactly_the_range_in_order(self, engine: LogEngine) -> None:
+        for n in range(0, 100, 4):
+            append(engine, (encoded_part if n % 8 else arrow_part)(0, range(n, n + 4)), durability="os")
+        for start, stop in [(0, 100), (0, 1), (99, 100), (3, 5), (17, 83), (50, 50)]:
+            rows = rows_of(engine, 0, start, stop)
+            assert [row["id"] for row in rows] == list(range(start, stop))
+            assert [row["_offset"] for row in rows] == list(range(start, stop))
+
+    def test_readers_get_the_stored_schema(self, engine: LogEngine) -> None:
+        append(engine, arrow_part(0, range(4)), encoded_part(1, range(1)))
+        for streamlet in (0, 1):
+            for batch in engine.read(STREAM.id, streamlet, OffsetRange(0, 1)):
+                assert batch.schema.equals(stored_schema(SCHEMA)), batch.schema
+                batch.validate(full=True)
+
+    @pytest.mark.parametrize(
+        "columns", [["value"], ["_offset"], ["name", "_streamlet", "id"], ["_ingest_time", "value"]]
+    )
+    def test_columns_are_those_asked_for_in_that_order(self, engine: LogEngine, columns: list[str]) -> None:
+        """K13"""
+        append(engine, arrow_part(0, range(4)), encoded_part(1, range(4)))
+        for streamlet in (0, 1):
+            whole = rows_of(engine, streamlet)
+            (batch,) = list(engine.read(STREAM.id, streamlet, OffsetRange(0, 4), columns=columns)) or [None]
+            assert batch is not None
+            assert batch.schema.names == columns
+            assert batch.to_pylist() == [{name: row[name] for name in columns} for row in whole]
+
+    def test_predicates_are_applied_where_the_data_is(self, engine: LogEngine) -> None:
+        """K13: rows for which the predicate is not true (false or unknown) stay where they are."""
+        for n in range(0, 60, 6):
+            append(engine, (encoded_part if n % 12 else arrow_part)(0, range(n, n + 6)), durability="os")
+        cases: list[tuple[Any, Callable[[dict[str, Any]], bool]]] = [
+            (Compare(">", "value", 10.0), lambda r: r["value"] is not None and r["value"] > 10),
+            (Compare("=", "name", "name-3"), lambda r: r["name"] == "name-3"),
+            (IsNull("name"), lambda r: r["name"] is None),
+            (Not(Compare("=", "name", "name-3")), lambda r: r["name"] is not None and r["name"] != "name-3"),
+            (Compare("<", "_offset", 7), lambda r: r["id"] < 7),
+        ]
+        for predicate, wanted in cases:
+            expected = [n for n in range(60) if wanted(row_of(n))]
+            assert ids_of(engine, 0, predicate=predicate) == expected, predicate
+            assert ids_of(engine, 0, 10, 50, predicate=predicate) == [n for n in expected if 10 <= n < 50], predicate
+
+    def test_a_predicate_may_use_a_column_that_is_not_asked_for(self, engine: LogEngine) -> None:
+        append(engine, arrow_part(0, range(20)))
+        found = rows_of(engine, 0, columns=["id"], predicate=Compare(">=", "value", 4.0))
+        assert found == [{"id": n} for n in range(20) if n / 4 >= 4 and n % 7 != 6]
+
+    def test_what_is_not_understood_counts_as_true_only_when_loose(self, engine: LogEngine) -> None:
+        append(engine, arrow_part(0, range(6)))
+        assert ids_of(engine, 0, predicate=Unknown("something"), loose=True) == list(range(6))
+        with pytest.raises(MillpondError):
+            ids_of(engine, 0, predicate=Unknown("something"))
+
+    def test_a_read_goes_on_while_the_stream_grows(self, engine: LogEngine) -> None:
+        append(engine, arrow_part(0, range(50)))
+        reading = engine.read(STREAM.id, 0, OffsetRange(0, 50))
+        append(engine, arrow_part(0, range(50, 60)))
+        assert [row["id"] for batch in reading for row in batch.to_pylist()] == list(range(50))
+
+    def test_keys_are_found_newest_first(self, engine: LogEngine) -> None:
+        """K3, K6"""
+        for n in range(0, 40, 2):
+            append(engine, (encoded_part if n % 4 else arrow_part)(0, range(n, n + 2)), durability="os")
+        append(engine, arrow_part(1, range(3, 4)))
+
+        def found(
+            column: str, value: Any, *, streamlet: int | None = None, limit: int = 100, below: int = 40
+        ) -> list[list[int]]:
+            batches = engine.find(STREAM.id, column, value, streamlet=streamlet, limit=limit, below={0: below, 1: 1})
+            by_streamlet: dict[int, list[int]] = {}
+            for batch in batches:
+                for row in batch.to_pylist():
+                    assert row[column] == value
+                    by_streamlet.setdefault(row["_streamlet"], []).append(row["_offset"])
+            return [by_streamlet[s] for s in sorted(by_streamlet)]
+
+        assert found("id", 17) == [[17]]
+        assert found("id", 3) == [[3], [0]]
+        assert found("id", 3, streamlet=1) == [[0]]
+        assert found("name", "name-3", streamlet=0) == [[33, 23, 13, 3]]
+        assert found("name", "name-3", streamlet=0, limit=2) == [[33, 23]]
+        assert found("name", "name-3", streamlet=0, below=33) == [[23, 13, 3]]
+        assert found("id", 1_000) == []
+        assert found("name", "nobody") == []
+
+    def test_segments_cover_what_is_held(self, engine: LogEngine) -> None:
+        """K2"""
+        for n in range(0, 30, 3):
+            append(engine, arrow_part(0, range(n, n + 3)), encoded_part(2, range(n, n + 1)), durability="os")
+        by_streamlet: dict[int, list[OffsetRange]] = {}
+        for segment in engine.segments(STREAM.id):
+            assert segment.bytes > 0
+            assert segment.first_ingest_micros == segment.last_ingest_micros == INGEST
+            by_streamlet.setdefault(segment.streamlet, []).append(segment.offsets)
+        heads = engine.heads(STREAM.id)
+        for streamlet, ranges in by_streamlet.items():
+            assert ranges[0].start == 0
+            assert ranges[-1].stop == heads[streamlet]
+            assert all(a.stop == b.start for a, b in itertools.pairwise(ranges))
+        assert engine.bytes_live(STREAM.id) > 0
+        assert engine.bytes_live(OTHER.id) == 0
+
+    # Letting go.
+
+    def test_what_is_released_is_gone_and_the_rest_stays(self, engine: LogEngine) -> None:
+        append(engine, arrow_part(0, range(100)), arrow_part(1, range(10)))
+        engine.release(STREAM.id, {0: 60})
+        starts = engine.starts(STREAM.id)
+        assert 0 <= starts[0] <= 60
+        assert starts[1] == 0
+        assert ids_of(engine, 0, 60) == list(range(60, 100))
+        assert ids_of(engine, 1) == list(range(10))
+        engine.release(STREAM.id, {0: 30})
+        assert engine.starts(STREAM.id) == starts, "a release went back"
+        engine.release(STREAM.id, {0: 100, 1: 10})
+        assert engine.starts(STREAM.id) == engine.heads(STREAM.id) == {0: 100, 1: 10, 2: 0}
+        with pytest.raises(OffsetGone):
+            ids_of(engine, 0, 0, 10)
+        with pytest.raises(OffsetGone):
+            ids_of(engine, 0, 99, 100)
+        assert engine.bytes_live(STREAM.id) == 0
+        assert append(engine, arrow_part(0, range(100, 101))).ranges == {0: OffsetRange(100, 101)}
+        assert ids_of(engine, 0, 100) == [100]
+
+    def test_no_offset_under_a_boundary_is_given_out(self, engine: LogEngine) -> None:
+        """I3: a stream that has settled before goes on where its archive ends."""
+        settled = replace(STREAM, id=9, name="contract/settled")
+        engine.add_stream(settled, {1: 40})
+        assert engine.heads(settled.id) == engine.starts(settled.id) == {0: 0, 1: 40, 2: 0}
+        assert append(engine, arrow_part(1, range(2)), stream=settled).ranges == {1: OffsetRange(40, 42)}
+        assert ids_of(engine, 1, 40, stream=settled.id) == [0, 1]
+        with pytest.raises(OffsetGone):
+            ids_of(engine, 1, 39, stream=settled.id)
+
+    def test_a_dropped_stream_is_forgotten_and_no_other(self, engine: LogEngine) -> None:
+        append(engine, arrow_part(0, range(5)))
+        append(engine, arrow_part(0, range(5)), stream=OTHER)
+        engine.drop_stream(STREAM.id)
+        for call in (
+            lambda: engine.heads(STREAM.id),
+            lambda: append(engine, arrow_part(0, range(1))),
+            lambda: list(engine.read(STREAM.id, 0, OffsetRange(0, 1))),
+        ):
+            with pytest.raises(StreamNotFound):
+                call()
+        assert ids_of(engine, 0, stream=OTHER.id) == list(range(5))
+
+    # Change of schema.
+
+    def test_records_before_an_alteration_have_nulls_in_the_new_column(self, engine: LogEngine) -> None:
+        append(engine, arrow_part(0, range(2)), encoded_part(1, range(2)))
+        wider = pa.schema([*SCHEMA, pa.field("note", pa.string())])
+        engine.alter_stream(replace(STREAM, schemas=(SCHEMA, wider)))
+        codec = codec_of(wider)
+        encoded = codec.encode(codec.validate([{**row_of(3), "note": "encoded"}]))
+        batch = pa.RecordBatch.from_pylist([{**row_of(2), "note": "arrow"}], schema=wider)
+        append(engine, Part(0, 1, batch=batch), Part(1, 1, encoded=encoded))
+        append(engine, arrow_part(0, range(4, 5), wider))
+        assert [row["note"] for row in rows_of(engine, 0)] == [None, None, "arrow", None]
+        assert [row["note"] for row in rows_of(engine, 1)] == [None, None, "encoded"]
+        assert [row["id"] for row in rows_of(engine, 0)] == [0, 1, 2, 4]
+        assert ids_of(engine, 0, predicate=IsNull("note")) == [0, 1, 4]
+        for batch in engine.read(STREAM.id, 0, OffsetRange(0, 1)):
+            assert batch.schema.equals(stored_schema(wider))
+
+    # Waiting, and the end.
+
+    def test_waiting_ends_with_an_append_or_with_time(self, engine: LogEngine) -> None:
+        assert not engine.wait(STREAM.id, engine.heads(STREAM.id), 0.01)
+        append(engine, arrow_part(1, range(1)))
+        assert engine.wait(STREAM.id, {0: 0, 1: 0, 2: 0}, DEADLINE_SECONDS)
+        heads = engine.heads(STREAM.id)
+        append(engine, arrow_part(0, range(1)), stream=OTHER)
+        assert not engine.wait(STREAM.id, heads, 0.01), "another stream's append woke it"
+
+        def work(number: int) -> None:
+            if number == 0:
+                assert engine.wait(STREAM.id, heads, DEADLINE_SECONDS)
+                assert engine.heads(STREAM.id)[2] == 1
+            else:
+                append(engine, encoded_part(2, range(1)))
+
+        in_threads(2, work)
+
+    def test_waiting_ends_with_a_close(self, tmp_path: Path) -> None:
+        engine = self.open_engine(tmp_path / "closing")
+        engine.add_stream(STREAM)
+        heads = engine.heads(STREAM.id)
+
+        def work(number: int) -> None:
+            if number == 0:
+                try:
+                    assert not engine.wait(STREAM.id, heads, DEADLINE_SECONDS)
+                except PondClosed:
+                    return
+            else:
+                engine.close()
+
+        in_threads(2, work)
+
+    def test_sync_and_status_answer(self, engine: LogEngine) -> None:
+        append(engine, arrow_part(0, range(100)), durability="memory")
+        engine.sync()
+        status = engine.status()
+        assert status.refused == ""
+        assert status.appended_bytes > 0
+
+    def test_after_close_every_call_is_refused(self, tmp_path: Path) -> None:
+        engine = self.open_engine(tmp_path / "closed")
+        engine.add_stream(STREAM)
+        append(engine, arrow_part(0, range(3)), durability="memory")
+        engine.close()
+        engine.close()
+        calls: list[Callable[[], object]] = [
+            lambda: append(engine, arrow_part(0, range(1))),
+            lambda: engine.heads(STREAM.id),
+            lambda: engine.starts(STREAM.id),
+            lambda: list(engine.read(STREAM.id, 0, OffsetRange(0, 1))),
+            lambda: engine.segments(STREAM.id),
+            lambda: engine.release(STREAM.id, {0: 1}),
+            lambda: engine.wait(STREAM.id, {}, 0.01),
+            lambda: engine.add_stream(OTHER),
+            engine.sync,
+            engine.status,
+        ]
+        for call in calls:
+            with pytest.raises(PondClosed):
+                call()
