@@ -12,7 +12,7 @@ days, decimals text, lists and structs arrays, maps arrays of pairs. Journals ke
        93                         of three columns
           a2 6d31                 "m1"
           c0                      null
-          cf 00060dd9fce44000     1704067200000000 µs
+          cf 00060dd710212000     1704067200000000 µs
 
 Invariant: what `validate` and `encode` accept, `decode` turns into Arrow without an error, and into the same values as
 `to_batch`. Thread-safe: a codec never changes.

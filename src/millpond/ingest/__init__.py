@@ -1,0 +1,5 @@
+"""From whatever a producer hands over to parts for the log: decode, check against the schema, route to streamlets."""
+
+from millpond.ingest.prepare import Ingest
+
+__all__ = ["Ingest"]

@@ -1,0 +1,68 @@
+"""Rows to streamlets: by the hash of the primary key, or, without keys, whole appends in turn.
+
+Streamlets are equal ranges of the key's hash (K2), so the streamlet of a key follows from the key alone and `get` goes
+to one place. Rows keep their order within a streamlet. Columns are moved once: one stable sort of the streamlet
+numbers, one `take`, and each streamlet's rows are then a slice of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.errors import InvalidRecord
+from millpond.log.engine import Part
+from millpond.model.definition import StreamDefinition
+from millpond.model.hashing import hash_column, streamlet_of, streamlets_of
+from millpond.model.rows import Row, RowCodec
+
+
+def route_batch(definition: StreamDefinition, batch: pa.RecordBatch, turn: Iterator[int]) -> list[Part]:
+    """The parts of a batch, by streamlet. `turn` counts the appends of a stream without keys."""
+    rows, streamlets = batch.num_rows, definition.streamlets
+    if rows == 0:
+        return []
+    if streamlets == 1:
+        return [Part(0, rows, batch=batch)]
+    if not definition.keys:
+        return [Part(next(turn) % streamlets, rows, batch=batch)]
+    hashes = hash_column(batch.column(definition.keys[0]))
+    # 16 bits hold every streamlet and make numpy sort by radix.
+    numbers = streamlets_of(hashes, streamlets).astype(np.uint16)
+    first = int(numbers[0])
+    if rows == 1 or bool((numbers == first).all()):
+        return [Part(first, rows, batch=batch, key_hashes=hashes)]
+    order = np.argsort(numbers, kind="stable")
+    batch, hashes = batch.take(pa.array(order)), hashes[order]
+    counts = np.bincount(numbers, minlength=streamlets)
+    stops = np.cumsum(counts)
+    parts = []
+    for streamlet in np.flatnonzero(counts).tolist():
+        stop, count = int(stops[streamlet]), int(counts[streamlet])
+        start = stop - count
+        parts.append(Part(streamlet, count, batch=batch.slice(start, count), key_hashes=hashes[start:stop]))
+    return parts
+
+
+def route_rows(definition: StreamDefinition, codec: RowCodec, rows: Sequence[Row], turn: Iterator[int]) -> list[Part]:
+    """The parts of a few checked rows, encoded."""
+    streamlets = definition.streamlets
+    if streamlets == 1 or not definition.keys:
+        if not rows:
+            return []
+        streamlet = next(turn) % streamlets if streamlets > 1 else 0
+        return [Part(streamlet, len(rows), encoded=codec.encode(rows))]
+    key = codec.column(definition.keys[0])
+    found: dict[int, list[Row]] = {}
+    try:
+        if len(rows) == 1:
+            return [Part(streamlet_of(rows[0][key], streamlets), 1, encoded=codec.encode(rows))]
+        for row in rows:
+            found.setdefault(streamlet_of(row[key], streamlets), []).append(row)
+        return [Part(number, len(some), encoded=codec.encode(some)) for number, some in sorted(found.items())]
+    except (UnicodeEncodeError, InvalidRecord):
+        # All together, so that the error counts rows as the caller does.
+        codec.encode(rows)
+        raise
