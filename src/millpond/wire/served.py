@@ -1,0 +1,88 @@
+"""What a pond shows to its doors and to Spark, as protocols: those who serve it never import it.
+
+A query is answered from one `Snapshot` per stream, taken once, in the driver, when Spark optimises the query: objects
+of one Delta version up to the boundary, and offset ranges from there to the heads. From then on nothing about the
+query is open: whoever reads a live range names its offsets (`LiveTicket`), so the node keeps no state per query, and a
+retry, a second scan or a slow task reads the same records, also if they have settled meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import pyarrow as pa
+
+from millpond.model.definition import StreamDefinition
+from millpond.wire.ticket import LiveTicket
+
+if TYPE_CHECKING:
+    from millpond.query.snapshot import Snapshot
+
+
+class LiveSource(Protocol):
+    """Where a Flight door gets live records from. Thread-safe; called by many doors' threads at once."""
+
+    def live(self, ticket: LiveTicket) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Exactly the kept records in the ticket's ranges (live, or settled meanwhile), with its columns in its order,
+        those that cannot match its predicate left out. What is wrong with the ticket is raised here, not while
+        iterating, unless it happens later (`OffsetGone` if the stream is truncated on the way).
+
+        `millpond.wire.live.live_batches` does it for one stream's halves."""
+        ...
+
+
+class Door(Protocol):
+    """Where executors fetch live records. Stays open until its pond closes."""
+
+    @property
+    def location(self) -> str:
+        """A Flight location, e.g. `grpc://127.0.0.1:41234`."""
+        ...
+
+    @property
+    def token(self) -> str:
+        """What a caller must show. A secret: never in messages, plans or logs."""
+        ...
+
+
+class ServedStream(Protocol):
+    """One stream, as Spark sees it. Thread-safe."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def definition(self) -> StreamDefinition:
+        """As it is now; `StreamNotFound` once it was dropped."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """What is there now. Called once per stream and query, in the middle of Spark's planning: be quick."""
+        ...
+
+    def door(self) -> Door:
+        """The door to this stream's node, opened by the first call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that a listing of streams depends on has changed."""
+
+    kind: Literal["created", "altered", "dropped"]
+    name: str
+
+
+class ServedPond(Protocol):
+    """A pond, as Spark sees it. Thread-safe."""
+
+    def served_streams(self) -> Sequence[ServedStream]:
+        """The streams that users see, in the order of their ids. The pond's own are not among them."""
+        ...
+
+    def on_change(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """Call `callback` after each change, in any thread, and in the order of changes; it must not raise. Returns
+        how to stop it. Settling is no change here: a query finds the newest objects by itself."""
+        ...
