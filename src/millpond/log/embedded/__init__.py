@@ -1,0 +1,1 @@
+"""The log of one machine: a journal that all streams share, and segments in memory."""

@@ -1,0 +1,101 @@
+"""Letting go of journal files: dead ones are removed; mostly dead ones are first emptied by copying forward.
+
+All streams share the journal, so one idle stream with a few live records can pin a file full of settled ones. Its live
+records are written again, as copied frames that carry their ingest times, at the journal's end; once those are synced
+the file goes. A crash in between leaves records twice, which recovery sorts out by taking the newest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from millpond.log.embedded import frame as frames
+from millpond.log.embedded.committer import Committer
+from millpond.log.embedded.frame import Draft, crc32
+from millpond.log.embedded.journal import Journal, JournalFile
+from millpond.log.keeper import Keeper
+from millpond.log.live import LiveStream
+from millpond.log.segment import Segment
+from millpond.model.offsets import OffsetRange
+from millpond.model.schema import INGEST_TIME, TIMESTAMP
+
+Live = dict[tuple[int, int], OffsetRange]
+
+
+class JournalCleaner:
+    """Called after a release, by any thread; one pass at a time."""
+
+    def __init__(self, journal: Journal, committer: Committer, keeper: Keeper, ratio: float) -> None:
+        self._journal, self._committer, self._keeper, self._ratio = journal, committer, keeper, ratio
+        self._one_at_a_time = threading.Lock()
+
+    def clean(self, streams: Mapping[int, LiveStream]) -> None:
+        """Remove what can go."""
+        with self._one_at_a_time:
+            for file in self._journal.files[:-1]:
+                live = _live(file, streams)
+                if live and _share(file, live) < self._ratio and not self._committer.refused:
+                    self._empty(file, live, streams)
+                    live = _live(file, streams)
+                if not live and not self._committer.refused:
+                    self._committer.run_inside(lambda file=file: self._journal.remove(file))  # type: ignore[misc]
+
+    def _empty(self, file: JournalFile, live: Live, streams: Mapping[int, LiveStream]) -> None:
+        """Copy a file's live records forward, and make segments that read from it read elsewhere."""
+        drafts: list[tuple[Draft, int]] = []
+        for (stream_id, streamlet), offsets in live.items():
+            stream = streams[stream_id]
+            for segment in [s for s in stream.segments() if s.streamlet == streamlet]:
+                if _reads_from(segment, file):
+                    self._keeper.spill_to_file(stream, segment)
+                for chunk in segment.chunks(offsets, stream.definition, stream.codec):
+                    if chunk.batch.num_rows:
+                        drafts.append((_copy(stream, streamlet, chunk.batch, chunk.ingest), chunk.base))
+        self._committer.run_inside(lambda: self._write(file, drafts))
+
+    def _write(self, file: JournalFile, drafts: list[tuple[Draft, int]]) -> None:
+        self._committer.append_copies(drafts)
+        file.references.clear()
+
+
+def _live(file: JournalFile, streams: Mapping[int, LiveStream]) -> Live:
+    """What a file holds that is still needed."""
+    found: Live = {}
+    for (stream_id, streamlet), (first, end) in list(file.references.items()):
+        stream = streams.get(stream_id)
+        if stream is not None and end > stream.streamlets[streamlet].start:
+            found[stream_id, streamlet] = OffsetRange(max(first, stream.streamlets[streamlet].start), end)
+    return found
+
+
+def _share(file: JournalFile, live: Live) -> float:
+    return sum(file.data_bytes[key] for key in live) / max(1, file.bytes)
+
+
+def _reads_from(segment: Segment, file: JournalFile) -> bool:
+    """Whether a segment needs this file to be read; one in memory only forgets that it could be."""
+    contents = segment.contents
+    if segment.places is not None and any(p.place and p.place.file == file.number for p in segment.places):
+        segment.places = None
+    if not isinstance(contents, list):
+        return False
+    inside = [p for p in contents if p.place is not None and p.place.file == file.number]
+    for piece in inside:
+        if piece.in_memory:
+            piece.place = None
+    return any(not p.in_memory for p in inside)
+
+
+def _copy(stream: LiveStream, streamlet: int, batch: pa.RecordBatch, ingest: object) -> Draft:
+    definition = stream.definition
+    schema = definition.schema.append(pa.field(INGEST_TIME, TIMESTAMP))
+    whole = pa.RecordBatch.from_arrays([*batch.columns, pa.array(ingest).view(TIMESTAMP)], schema=schema)
+    payload = memoryview(whole.serialize())
+    first = int(ingest[0])  # type: ignore[index]
+    return Draft(
+        frames.COPIED, definition.id, definition.generation, streamlet, batch.num_rows, first,
+        definition.schema_version, payload, crc32(payload),
+    )  # fmt: skip

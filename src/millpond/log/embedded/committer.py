@@ -1,0 +1,377 @@
+"""The committer: one thread that owns the journal and turns waiting appends into groups.
+
+While a sync is under way, appends queue; the next group takes all of them: one write and one sync for many (C4).
+Within a group appends are ordered memory, os, disk: those that are acknowledged earlier must not sit on offsets behind
+ones that may still fail. Offsets are given here and published only once the group is as durable as asked, so a reader
+never sees what could be lost (E7), and a failed group leaves no gap.
+
+A full disk fails the group, cuts the file back and is forgotten; any other failed write, and any failed sync, closes
+the journal to writes for good (I1).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from millpond.clock import Clock
+from millpond.errors import DiskFull, JournalClosed, MillpondError, PondClosed
+from millpond.log.embedded.frame import Draft
+from millpond.log.embedded.journal import FULL, Journal, Placed
+from millpond.log.engine import Appended
+from millpond.model.definition import Durability
+from millpond.model.offsets import OffsetRange
+from millpond.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_ORDER: dict[Durability, int] = {"memory": 0, "os": 1, "disk": 2}
+FULL_HINT = "make room on the disk under the pond, then append again; nothing was kept of this append"
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """An append on its way. `context` is the target's own (the stream and its parts)."""
+
+    context: Any
+    drafts: list[Draft]
+    durability: Durability
+    bytes: int
+    producer: str = ""
+    sequence: int = 0
+    bases: list[int] = field(default_factory=list)
+    retries: list[Request] = field(default_factory=list)  # the same append again, in the same group
+    answer: Appended | None = None
+    error: BaseException | None = None
+    done: Any = None  # a raw lock, released once: cheaper than an Event by far
+    finished: bool = False
+
+    def finish(self) -> None:
+        """Wake the caller. Once."""
+        assert not self.finished
+        assert (self.answer is None) != (self.error is None)
+        self.finished = True
+        self.done.release()
+
+
+class Target(Protocol):
+    """Where committed appends go. All calls come from the committer's thread."""
+
+    def retry_of(self, request: Request) -> Appended | None:
+        """The answer to an earlier append with the same producer and sequence; may raise for a stale one."""
+        ...
+
+    def head(self, stream: int, streamlet: int) -> int:
+        """The next free offset, as published."""
+        ...
+
+    def publish(self, requests: list[Request], placed: list[list[Placed]] | None) -> None:
+        """Let readers see these appends, all at once. `placed` is None for those not written yet."""
+        ...
+
+    def placed_later(self, request: Request, placed: list[Placed]) -> None:
+        """An append that was published before it was written has a place now."""
+        ...
+
+    def state(self, unwritten: Sequence[Request]) -> bytes:
+        """What a new journal file must begin with: everything that was written, without `unwritten`."""
+        ...
+
+
+class Committer:
+    """Owns the journal. `submit` and `run_inside` may be called from any thread."""
+
+    def __init__(self, journal: Journal, target: Target, settings: Settings, clock: Clock, room: Callable[[], int]):
+        self._journal, self._target, self._settings, self._clock = journal, target, settings, clock
+        self._room = room
+        self._mutex = threading.Lock()
+        self._queue: deque[Request | tuple[Callable[[], Any], Request]] = deque()
+        self._wake = threading.Semaphore(0)
+        self._idle = True
+        self._stopping = False
+        self._unwritten: list[Request] = []  # acknowledged at `memory`, not in the file yet
+        self._dirty_since: float | None = None
+        self._room_checked = float("-inf")
+        self._room_left = 0
+        self.refused = ""
+        self.groups = 0
+        self.appends = 0
+        self._thread = threading.Thread(target=self._run, name="millpond-committer", daemon=True)
+        self._thread.start()
+
+    # Any thread.
+
+    def submit(self, request: Request) -> Appended:
+        """Blocks until the append is as durable as it asked."""
+        self._enqueue(request, request)
+        if request.error is not None:
+            raise request.error
+        assert request.answer is not None
+        return request.answer
+
+    def run_inside(self, action: Callable[[], Any]) -> Any:
+        """Run something on the journal between two groups, in the committer's thread, and wait for it."""
+        request = Request(None, [], "disk", 0)
+        self._enqueue((action, request), request)
+        if request.error is not None:
+            raise request.error
+        return request.context
+
+    def _enqueue(self, item: Any, request: Request) -> None:
+        request.done = threading.Lock()
+        request.done.acquire()
+        with self._mutex:
+            if self._stopping:
+                raise PondClosed("the pond is closed", hint="open it again")
+            self._queue.append(item)
+            wake, self._idle = self._idle, False
+        if wake:
+            self._wake.release()
+        request.done.acquire()
+
+    # The thread.
+
+    def _run(self) -> None:
+        while True:
+            group, actions = self._take()
+            if group is None:
+                return
+            if group:
+                self._commit_safely(group)
+            for action, request in actions:
+                try:
+                    request.context = action()
+                except BaseException as error:
+                    request.error = error
+                request.done.release()
+            if self._dirty_since is not None:
+                self._flush_if_due()
+
+    def _take(self) -> tuple[list[Request] | None, list[tuple[Callable[[], Any], Request]]]:
+        """The next group, waiting for it; empty when it is time to flush; None to stop."""
+        while True:
+            with self._mutex:
+                if self._queue:
+                    break
+                if self._stopping:
+                    return None, []
+                self._idle = True
+            timeout = None if self._dirty_since is None else self._settings.flush_seconds
+            if not self._wake.acquire(timeout=timeout):
+                with self._mutex:
+                    if self._queue or self._idle:
+                        self._idle = False
+                        return [], []
+        group: list[Request] = []
+        size = 0
+        with self._mutex:
+            while self._queue and size < self._settings.group_bytes_max:
+                item = self._queue[0]
+                if isinstance(item, tuple):
+                    if not group:
+                        self._queue.popleft()
+                        return [], [item]
+                    break
+                self._queue.popleft()
+                group.append(item)
+                size += item.bytes
+        return group, []
+
+    def _commit_safely(self, group: list[Request]) -> None:
+        """Commit; whatever happens, every request gets an answer or an error, once."""
+        try:
+            self._commit(group)
+        except BaseException as error:
+            self._refuse(f"{type(error).__name__}: {error}")  # how far the commit came is unknown
+            self._fail(group, error)
+
+    def _fail(self, requests: list[Request], error: BaseException) -> None:
+        for request in requests:
+            for each in (request, *request.retries):
+                if not each.finished:
+                    each.error = error
+                    each.finish()
+
+    def _commit(self, group: list[Request]) -> None:
+        fresh = self._sort_out(group)
+        if self.refused:
+            self._fail(fresh, self._closed_error())
+            return
+        if fresh and self._disk_is_low():
+            self._fail(fresh, DiskFull(
+                f"only {self._room_left:,} bytes are free on the disk; {self._settings.disk_reserve_bytes:,} are kept "
+                "for settling", hint=FULL_HINT))  # fmt: skip
+            return
+        fresh.sort(key=lambda r: _ORDER[r.durability])
+        self._give_offsets(fresh)
+        early = [r for r in fresh if r.durability == "memory"]
+        if early:
+            self._target.publish(early, None)
+            self._answer(early)
+            self._unwritten += early
+        late = [r for r in fresh if r.durability != "memory"]
+        placed = self._write(late)
+        if placed is None:
+            return
+        written = sum(1 for r in late if r.durability == "os")
+        if written:
+            self._target.publish(late[:written], placed[:written])
+            self._answer(late[:written])
+        if written < len(late) and self._sync(late[written:]):
+            self._target.publish(late[written:], placed[written:])
+            self._answer(late[written:])
+
+    def _sort_out(self, group: list[Request]) -> list[Request]:
+        """Answer retries; what is left is new. A retry of an append in this very group waits for it."""
+        fresh: list[Request] = []
+        first: dict[tuple[Any, str, int], Request] = {}
+        for request in group:
+            if request.producer:
+                key = (request.drafts[0].stream, request.producer, request.sequence)
+                try:
+                    known = self._target.retry_of(request)
+                except MillpondError as error:
+                    self._fail([request], error)
+                    continue
+                if known is not None:
+                    self._answer_retry(request, known)
+                    continue
+                if key in first:
+                    first[key].retries.append(request)
+                    continue
+                first[key] = request
+            fresh.append(request)
+        return fresh
+
+    def _answer_retry(self, request: Request, known: Appended) -> None:
+        """The first answer again, at least as durable as this retry asks."""
+        if request.durability == "disk" and (self._unwritten or self._journal.unsynced) and not self._flush():
+            self._fail([request], self._closed_error())
+            return
+        request.answer = Appended(known.ranges, request.durability, duplicate=True)
+        request.finish()
+
+    def _give_offsets(self, requests: list[Request]) -> None:
+        heads: dict[tuple[int, int], int] = {}
+        for request in requests:
+            request.bases = []
+            for draft in request.drafts:
+                key = (draft.stream, draft.streamlet)
+                base = heads.get(key)
+                if base is None:
+                    base = self._target.head(*key)
+                request.bases.append(base)
+                heads[key] = base + draft.rows
+
+    def _write(self, late: list[Request]) -> list[list[Placed]] | None:
+        """Write what is acknowledged but unwritten, then `late`: where that went, or None if `late` failed."""
+        owed = self._unwritten
+        groups = [list(zip(r.drafts, r.bases, strict=True)) for r in (*owed, *late)]
+        if not groups:
+            return []
+        try:
+            self._journal.prepare(lambda: self._target.state(owed))
+            placed = self._journal.append(groups)
+        except OSError as error:
+            if error.errno in FULL:
+                self._fail(late, DiskFull(f"the disk is full: {error}", hint=FULL_HINT))
+            else:
+                self._refuse(f"a write failed: {error}")
+                self._fail(late, self._closed_error())
+            return None
+        self._unwritten = []
+        for request, places in zip(owed, placed, strict=False):
+            self._target.placed_later(request, places)
+        self.groups += 1
+        if self._dirty_since is None:
+            self._dirty_since = self._clock.monotonic_seconds()
+        return placed[len(owed) :]
+
+    def _sync(self, waiting: list[Request]) -> bool:
+        """Sync. False: it failed, so did all who waited for it, and the journal is closed to writes."""
+        try:
+            self._journal.sync()
+        except OSError as error:
+            self._refuse(f"a sync failed: {error}")
+            self._fail(waiting, self._closed_error())
+            return False
+        self._dirty_since = None
+        return True
+
+    def _flush(self) -> bool:
+        """Write and sync all that was acknowledged; whether that worked."""
+        return not self.refused and self._write([]) is not None and self._sync([])
+
+    def _answer(self, requests: list[Request]) -> None:
+        self.appends += len(requests)
+        for request in requests:
+            ranges = {
+                draft.streamlet: OffsetRange(base, base + draft.rows)
+                for draft, base in zip(request.drafts, request.bases, strict=True)
+            }
+            request.answer = Appended(ranges, request.durability)
+            request.finish()
+            for retry in request.retries:
+                self._answer_retry(retry, request.answer)
+
+    def _flush_if_due(self) -> None:
+        assert self._dirty_since is not None
+        due = self._clock.monotonic_seconds() - self._dirty_since >= self._settings.flush_seconds
+        if due:
+            self._flush()
+
+    def _disk_is_low(self) -> bool:
+        now = self._clock.monotonic_seconds()
+        if now - self._room_checked > 0.25 or self._room_left < self._settings.disk_reserve_bytes:
+            try:
+                self._room_checked, self._room_left = now, self._room()
+            except OSError:
+                return False  # the write itself will tell
+        return self._room_left < self._settings.disk_reserve_bytes
+
+    def _refuse(self, reason: str) -> None:
+        logger.error("the journal is closed to writes: %s", reason)
+        self.refused = reason
+        self._dirty_since = None
+
+    def _closed_error(self) -> JournalClosed:
+        return JournalClosed(
+            f"the journal takes no more writes: {self.refused}",
+            hint="what was acknowledged is safe and readable; look at the disk, then close and reopen the pond",
+        )
+
+    def append_copies(self, drafts: list[tuple[Draft, int]]) -> None:
+        """Write records again that the journal has already, and sync. Only inside `run_inside`."""
+        if self.refused:
+            raise self._closed_error()
+        self._journal.prepare(lambda: self._target.state(self._unwritten))
+        self._journal.append([[draft] for draft in drafts])
+        if not self._sync([]):
+            raise self._closed_error()
+
+    def sync_now(self) -> None:
+        """Everything acknowledged so far is on disk when this returns. Any thread."""
+
+        def inside() -> None:
+            if (self._unwritten or self._journal.unsynced) and not self._flush():
+                raise self._closed_error() if self.refused else DiskFull("the disk is full", hint=FULL_HINT)
+
+        self.run_inside(inside)
+
+    def stop(self) -> None:
+        """Finish what is queued, flush, end the thread and close the journal. May be called twice."""
+        if self._stopping:
+            return
+        clean = False
+        try:
+            clean = bool(self.run_inside(self._flush))
+        finally:
+            with self._mutex:
+                self._stopping = True
+            self._wake.release()
+            self._thread.join()
+            self._journal.close(clean=clean)

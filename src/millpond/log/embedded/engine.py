@@ -1,0 +1,398 @@
+"""The embedded engine: journal, committer, live streams and keeper put together as one `LogEngine`.
+
+On an append the caller's thread does the heavy part (serialise, checksum), the committer orders, writes, syncs and
+publishes, the keeper tends what was published. One lock covers all that readers see; it is held for microseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.clock import Clock, SystemClock
+from millpond.errors import InvalidValue, MemoryFull, PondClosed, StreamNotFound, TooLarge
+from millpond.log.embedded import frame as frames
+from millpond.log.embedded.cleaning import JournalCleaner
+from millpond.log.embedded.committer import Committer, Request
+from millpond.log.embedded.frame import PRODUCER_BYTES_MAX, Draft, crc32
+from millpond.log.embedded.journal import Journal, Placed
+from millpond.log.embedded.recovery import (
+    KINDS,
+    JournalState,
+    Recovered,
+    StreamState,
+    encode_state,
+    recover,
+    restore_stream,
+)
+from millpond.log.engine import Appended, LogStatus, Part, SegmentInfo
+from millpond.log.keeper import Keeper, release_unused
+from millpond.log.live import LiveStream
+from millpond.log.piece import Piece, Place
+from millpond.log.producers import Producers
+from millpond.log.segment import State
+from millpond.log.spill import SpillFile
+from millpond.model.definition import Durability, StreamDefinition
+from millpond.model.offsets import OffsetRange
+from millpond.model.predicate import Predicate
+from millpond.settings import Settings
+from millpond.storage import LocalStorage, Storage
+
+NOTHING: Mapping[int, int] = MappingProxyType({})
+# The largest sequence that fits the frame's field, which stores one more.
+SEQUENCE_MAX = 2**63 - 2
+
+
+def _no_progress(done: int, total: int) -> None:
+    del done, total
+
+
+class _Context:
+    """What an append carries through the committer: its stream and the pieces that readers will see."""
+
+    __slots__ = ("parts", "pieces", "stream")
+
+    def __init__(self, stream: LiveStream, parts: Sequence[Part]) -> None:
+        self.stream, self.parts = stream, parts
+        self.pieces: list[Piece] = []
+
+
+class EmbeddedLog:
+    """See `LogEngine`. Open with `EmbeddedLog.open`; one process at a time, which the pond's lock sees to."""
+
+    def __init__(self, directory: str, storage: Storage, clock: Clock, settings: Settings, pond_id: bytes) -> None:
+        self._settings, self._storage, self._clock = settings, storage, clock
+        self._lock = threading.Lock()
+        self._streams: dict[int, LiveStream] = {}
+        self._producers: dict[int, Producers] = {}
+        self._spill_directory = os.path.join(directory, "spill")
+        self._journal = Journal(
+            storage, os.path.join(directory, "journal"), pond_id, clock, settings.journal_file_bytes
+        )
+        self._recovered = Recovered()
+        self._closed = False
+        self._appended_bytes = 0
+        self._directory = directory
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        *,
+        storage: Storage | None = None,
+        clock: Clock | None = None,
+        settings: Settings | None = None,
+        pond_id: bytes = bytes(16),
+        progress: Callable[[int, int], None] = _no_progress,
+    ) -> EmbeddedLog:
+        """Recover the journal. Streams appear as they are added; `forget_unclaimed` ends recovery."""
+        log = cls(directory, storage or LocalStorage(), clock or SystemClock(), settings or Settings(), pond_id)
+        log._storage.make_directory(directory)
+        log._recovered = recover(log._journal, progress)
+        # Spill files are memory, not records: the journal has all of it.
+        log._storage.remove_tree(log._spill_directory)
+        log._start()
+        return log
+
+    def _start(self) -> None:
+        self._keeper = Keeper(
+            self._lock, self._streams.values, self._storage, self._spill_directory, self._settings.memory_bytes
+        )
+        self._committer = Committer(
+            self._journal, self, self._settings, self._clock, lambda: self._storage.free_bytes(self._directory)
+        )
+        self._cleaner = JournalCleaner(self._journal, self._committer, self._keeper, self._settings.journal_clean_ratio)
+
+    # Streams.
+
+    def add_stream(self, definition: StreamDefinition, boundary: Mapping[int, int] = NOTHING) -> None:
+        stream = LiveStream(definition, self._lock, self._settings.segment_bytes)
+        producers = Producers(self._settings.producers_max)
+        restore_stream(self._recovered, stream, producers, boundary)
+        for number, settled in boundary.items():
+            stream.streamlets[number].release(settled)
+        with self._lock:
+            if definition.id in self._streams:
+                raise InvalidValue(f"stream id {definition.id} is there already", hint="ids are never re-used")
+            self._streams = {**self._streams, definition.id: stream}
+            self._keeper.use(self._streams.values)
+            self._producers[definition.id] = producers
+
+    def forget_unclaimed(self) -> None:
+        """End of recovery: what belongs to no stream (it was dropped) may go."""
+        self._recovered = Recovered()
+        self._clean_journal()
+
+    def alter_stream(self, definition: StreamDefinition) -> None:
+        self._stream(definition.id).definition = definition
+
+    def drop_stream(self, stream_id: int) -> None:
+        stream = self._stream(stream_id)
+        with self._lock:
+            self._streams = {key: value for key, value in self._streams.items() if key != stream_id}
+            self._keeper.use(self._streams.values)
+            self._producers.pop(stream_id, None)
+            files = self._keeper.forget(stream, [s for x in stream.streamlets for s in x.segments])
+            stream.grown.notify_all()
+        self._remove(files)
+        self._clean_journal()
+
+    def _stream(self, stream_id: int) -> LiveStream:
+        if self._closed:
+            raise PondClosed("the pond is closed", hint="open it again")
+        found = self._streams.get(stream_id)
+        if found is None:
+            raise StreamNotFound(f"no stream with id {stream_id}", hint="it may have been dropped")
+        return found
+
+    # Appending.
+
+    def append(
+        self,
+        stream_id: int,
+        parts: Sequence[Part],
+        *,
+        ingest_micros: int,
+        durability: Durability,
+        producer: str = "",
+        sequence: int = 0,
+    ) -> Appended:
+        stream = self._stream(stream_id)
+        if not parts:
+            return Appended({}, durability)
+        name = producer.encode()
+        if len(name) > PRODUCER_BYTES_MAX or not 0 <= sequence <= SEQUENCE_MAX:
+            raise InvalidValue(
+                f"producer {producer[:40]!r} with sequence {sequence}",
+                hint=f"a producer is at most {PRODUCER_BYTES_MAX} bytes, a sequence 0 to {SEQUENCE_MAX}",
+            )
+        definition = stream.definition
+        drafts = []
+        for part in parts:
+            payload = memoryview(part.batch.serialize()) if part.batch is not None else part.encoded
+            assert payload is not None
+            kind = frames.ARROW if part.batch is not None else frames.ROWS
+            drafts.append(
+                Draft(
+                    kind,
+                    definition.id,
+                    definition.generation,
+                    part.streamlet,
+                    part.rows,
+                    ingest_micros,
+                    definition.schema_version,
+                    payload,
+                    crc32(payload),
+                    name,
+                    sequence + 1 if name else 0,
+                )
+            )
+        size = sum(len(d.payload) for d in drafts)
+        if size > self._settings.append_bytes_max:
+            raise TooLarge(
+                f"an append of {size:,} bytes is over the bound of {self._settings.append_bytes_max:,}",
+                hint="split it, or raise the setting append_bytes_max",
+            )
+        self._wait_for_memory(stream)
+        context = _Context(stream, parts)
+        answer = self._committer.submit(Request(context, drafts, durability, size, producer, sequence))
+        if not answer.duplicate:
+            self._appended_bytes += size
+        return answer
+
+    def _wait_for_memory(self, stream: LiveStream) -> None:
+        if not self._keeper.full(stream):
+            return
+        with self._lock:
+            fits = self._keeper.room.wait_for(
+                lambda: self._closed or not self._keeper.full(stream), self._settings.memory_wait_seconds
+            )
+        if not fits:
+            raise MemoryFull(
+                f"{self._keeper.memory_bytes:,} bytes of live records are in memory and cannot be spilled"
+                + (f" ({self._keeper.failure})" if self._keeper.failure else ""),
+                hint="wait and append again; make room on the disk, or raise memory_bytes",
+            )
+
+    # What the committer calls.
+
+    def retry_of(self, request: Request) -> Appended | None:
+        producers = self._producers.get(request.drafts[0].stream)
+        found = producers.find(request.producer, request.sequence) if producers is not None else None
+        return Appended(found, request.durability, duplicate=True) if found is not None else None
+
+    def head(self, stream: int, streamlet: int) -> int:
+        live = self._streams.get(stream)
+        return live.streamlets[streamlet].head if live is not None else 0
+
+    def publish(self, requests: list[Request], placed: list[list[Placed]] | None) -> None:
+        grown: set[LiveStream] = set()
+        with self._lock:
+            for index, request in enumerate(requests):
+                context: _Context = request.context
+                stream = context.stream
+                if stream.definition.id not in self._streams:
+                    continue  # dropped while the append was on its way
+                grown.add(stream)
+                for at, (part, draft, base) in enumerate(
+                    zip(context.parts, request.drafts, request.bases, strict=True)
+                ):
+                    place = _place(placed[index][at], draft) if placed is not None else None
+                    piece = Piece(
+                        base, draft.rows, len(draft.payload), draft.ingest_micros, draft.schema_version,
+                        batch=part.batch, encoded=part.encoded, place=place,
+                    )  # fmt: skip
+                    context.pieces.append(piece)
+                    streamlet = stream.streamlets[draft.streamlet]
+                    closed = streamlet.publish(piece)
+                    self._keeper.published(stream, streamlet.segments[-1], piece, closed)
+                if request.producer:
+                    ranges = {
+                        d.streamlet: OffsetRange(b, b + d.rows)
+                        for d, b in zip(request.drafts, request.bases, strict=True)
+                    }
+                    self._producers[stream.definition.id].record(request.producer, request.sequence, ranges)
+            for stream in grown:
+                stream.grown.notify_all()
+
+    def placed_later(self, request: Request, placed: list[Placed]) -> None:
+        for piece, draft, where in zip(request.context.pieces, request.drafts, placed, strict=False):
+            piece.place = _place(where, draft)
+
+    def state(self, unwritten: Sequence[Request]) -> bytes:
+        heads = {i: [x.head for x in stream.streamlets] for i, stream in self._streams.items()}
+        for request in unwritten:
+            for draft, base in zip(request.drafts, request.bases, strict=True):
+                if draft.stream in heads:
+                    known = heads[draft.stream]
+                    known[draft.streamlet] = min(known[draft.streamlet], base)
+        streams = {
+            i: StreamState(self._streams[i].definition.generation, known, self._producers[i].state())
+            for i, known in heads.items()
+        }
+        return encode_state(JournalState({**self._recovered.states, **streams}))
+
+    # Reading.
+
+    def heads(self, stream_id: int) -> dict[int, int]:
+        return self._stream(stream_id).heads()
+
+    def starts(self, stream_id: int) -> dict[int, int]:
+        return self._stream(stream_id).starts()
+
+    def read(
+        self,
+        stream_id: int,
+        streamlet: int,
+        offsets: OffsetRange,
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        loose: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        return self._stream(stream_id).read(streamlet, offsets, columns, predicate, loose)
+
+    def find(
+        self, stream_id: int, column: str, value: Any, *, streamlet: int | None, limit: int, below: Mapping[int, int]
+    ) -> list[pa.RecordBatch]:
+        return self._stream(stream_id).find(column, value, streamlet, limit, below)
+
+    def segments(self, stream_id: int) -> list[SegmentInfo]:
+        return self._stream(stream_id).infos()
+
+    def bytes_live(self, stream_id: int) -> int:
+        return sum(segment.bytes for segment in self._stream(stream_id).segments())
+
+    def wait(self, stream_id: int, beyond: Mapping[int, int], timeout_seconds: float) -> bool:
+        stream = self._stream(stream_id)
+
+        def grown() -> bool:
+            return any(s.head > beyond.get(s.number, 0) for s in stream.streamlets)
+
+        with self._lock:
+            stream.grown.wait_for(lambda: grown() or self._closed or stream_id not in self._streams, timeout_seconds)
+            return grown()
+
+    # Keeping.
+
+    def sync(self) -> None:
+        self._committer.sync_now()
+
+    def release(self, stream_id: int, boundary: Mapping[int, int]) -> None:
+        stream = self._stream(stream_id)
+        with self._lock:
+            gone = [s for number, offset in boundary.items() for s in stream.streamlets[number].release(offset)]
+            files = self._keeper.forget(stream, gone)
+        self._remove(files)
+        self._clean_journal()
+        if gone:
+            release_unused()
+
+    def _remove(self, files: Sequence[SpillFile]) -> None:
+        for file in files:
+            with contextlib.suppress(FileNotFoundError):
+                file.remove()
+
+    def _clean_journal(self) -> None:
+        """Let go of journal files that hold nothing live, and copy forward what keeps a mostly dead one."""
+        self._cleaner.clean(self._streams)
+
+    def tend(self) -> None:
+        """Wait until closed segments are sealed and memory is within its quotas."""
+        self._keeper.drain()
+
+    def seal(self, stream_id: int) -> None:
+        """Close the growing segments of a stream, so that the keeper seals them."""
+        stream = self._stream(stream_id)
+        with self._lock:
+            for streamlet in stream.streamlets:
+                closed = streamlet.close_active()
+                if closed is not None:
+                    self._keeper.closed(stream, closed)
+
+    def status(self) -> LogStatus:
+        with self._lock:
+            segments = [s for x in self._streams.values() for y in x.streamlets for s in y.segments]
+            spilled = sum(s.bytes for s in segments if s.state is State.SPILLED)
+        files = list(self._journal.files)
+        warnings = [f"a torn tail of the journal was cut and kept in {path}" for path in self._journal.torn]
+        if self._keeper.failure:
+            warnings.append(f"spilling fails: {self._keeper.failure}")
+        return LogStatus(
+            memory_bytes=self._keeper.memory_bytes,
+            memory_quota_bytes=self._settings.memory_bytes,
+            spilled_bytes=spilled,
+            journal_bytes=sum(f.bytes for f in files),
+            journal_files=len(files),
+            appended_bytes=self._appended_bytes,
+            journal_written_bytes=self._journal.written_bytes,
+            spill_written_bytes=self._keeper.spill_written_bytes,
+            syncs=self._journal.syncs,
+            groups=self._committer.groups,
+            refused=self._committer.refused,
+            warnings=tuple(warnings),
+        )
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        try:
+            self._committer.stop()
+        finally:
+            self._closed = True
+            with self._lock:
+                for stream in self._streams.values():
+                    stream.grown.notify_all()
+            self._keeper.stop()
+
+
+def _place(where: Placed, draft: Draft) -> Place:
+    view = partial(where.file.view, where.payload_at, len(draft.payload), draft.payload_crc)
+    return Place(view, KINDS[draft.kind], where.file.number)

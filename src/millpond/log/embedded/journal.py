@@ -1,0 +1,255 @@
+"""The journal: files of frames, written by one thread, read in place.
+
+Order of durable steps, each safe to be the last one before a crash:
+a file is created (header and state frame written, file synced, directory synced) before anything is appended to it;
+a file is ended (end frame, synced) before the next one is created; a file is removed only after what it held is
+released, and the directory is synced. After a failed sync the journal refuses writes for good: what the system kept
+of the file is unknown, so it is never retried (I1).
+
+Not thread-safe: the committer owns it. `JournalFile.view` may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from millpond.clock import Clock
+from millpond.errors import Damaged
+from millpond.log.embedded import frame as frames
+from millpond.log.embedded import journal_file
+from millpond.log.embedded.frame import Draft, Frame
+from millpond.log.embedded.journal_file import FILE_HEADER_BYTES, Scan, file_name
+from millpond.storage import AppendFile, Storage
+
+SUFFIX = ".journal"
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+# (stream, streamlet) -> first and one past the last offset that a file holds of it.
+References = dict[tuple[int, int], tuple[int, int]]
+
+
+@dataclass(slots=True)
+class JournalFile:
+    """A file of the journal and what it holds of whom."""
+
+    number: int
+    path: str
+    storage: Storage
+    bytes: int = 0
+    references: References = field(default_factory=dict)
+    data_bytes: dict[tuple[int, int], int] = field(default_factory=dict)
+    _map: mmap.mmap | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, stream: int, streamlet: int, base: int, rows: int, count: int) -> None:
+        """Remember that the file holds these offsets, in `count` bytes."""
+        key = (stream, streamlet)
+        first, end = self.references.get(key, (base, base))
+        self.references[key] = (min(first, base), max(end, base + rows))
+        self.data_bytes[key] = self.data_bytes.get(key, 0) + count
+
+    def view(self, start: int, length: int, crc: int) -> memoryview:
+        """Bytes of the file, mapped and checked; `Damaged` if they are no longer what was written."""
+        with self._lock:
+            if self._map is None or len(self._map) < start + length:
+                self._map = self.storage.map(self.path)  # readers of the old map keep it alive
+            view = memoryview(self._map)[start : start + length]
+        if len(view) != length or frames.crc32(view) != crc:
+            raise Damaged(f"{self.path}: the record at byte {start} is damaged", hint=journal_file.RESTORE)
+        return view
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a draft went."""
+
+    file: JournalFile
+    payload_at: int
+    base: int
+
+
+class Journal:
+    """The files of one pond's journal. Opened by `recover`; written only after the first `append`."""
+
+    def __init__(self, storage: Storage, directory: str, pond_id: bytes, clock: Clock, file_bytes: int) -> None:
+        self._storage, self._directory, self._pond_id = storage, directory, pond_id
+        self._clock, self._file_bytes = clock, file_bytes
+        self.files: list[JournalFile] = []
+        self._current: AppendFile | None = None
+        self._synced = 0
+        self._recovered_synced = False  # whether what an earlier process wrote is known to be on disk
+        self._next_number = 1
+        self.written_bytes = 0
+        self.syncs = 0
+        self.torn: list[str] = []
+
+    # Reading back.
+
+    def recover(self, progress: Callable[[int, int], None]) -> list[tuple[JournalFile, Scan]]:
+        """Scan all files, oldest first. A torn tail of the newest is kept aside and cut. `Damaged` if anything that
+        had been synced cannot be read; nothing is changed then."""
+        names = [n for n in self._storage.list(self._directory) if n.endswith(SUFFIX)]
+        paths = [os.path.join(self._directory, n) for n in names]
+        total, done = sum(self._storage.size(p) for p in paths), 0
+        found: list[tuple[JournalFile, Scan]] = []
+        for index, (name, path) in enumerate(zip(names, paths, strict=True)):
+            number, last = int(name.removesuffix(SUFFIX)), index == len(names) - 1
+            if found and number <= found[-1][0].number:
+                raise Damaged(f"{path}: two journal files numbered {number}", hint=journal_file.RESTORE)
+            file = JournalFile(number, path, self._storage, self._storage.size(path))
+            data = memoryview(self._storage.map(path)) if file.bytes else memoryview(b"")
+            scanned = journal_file.scan(data, path, number, self._pond_id, last=last)
+            if scanned.torn_bytes or scanned.good_end == 0:
+                self._cut_tail(file, scanned, data)
+            done += file.bytes
+            self._next_number = number + 1
+            if scanned.good_end:
+                file.bytes = scanned.good_end
+                found.append((file, scanned))
+            progress(done, total)
+        self.files = [file for file, _ in found]
+        return found
+
+    def _cut_tail(self, file: JournalFile, scanned: Scan, data: memoryview) -> None:
+        """Keep a copy of what cannot be read, then cut it off (or remove a file that was never finished)."""
+        aside = f"{file.path}.torn-{scanned.good_end}"
+        if data and not self._storage.exists(aside):
+            self._storage.put(aside, data[scanned.good_end :])
+        self._storage.sync_directory(self._directory)
+        self.torn.append(aside)
+        if scanned.good_end == 0:
+            self._storage.remove(file.path)
+        else:
+            writer = self._storage.open_append(file.path)
+            try:
+                writer.truncate(scanned.good_end)
+                writer.sync()
+            finally:
+                writer.close()
+        self._storage.sync_directory(self._directory)
+
+    # Writing.
+
+    @property
+    def position(self) -> int:
+        return self._current.position if self._current is not None else 0
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether anything was written since the last sync, or left by an earlier process without one."""
+        if self._current is None:
+            return bool(self.files) and not self._recovered_synced
+        return self._current.position > self._synced
+
+    def prepare(self, state: Callable[[], bytes]) -> None:
+        """Make sure that there is a file to append to, with room: roll where the current one has grown enough."""
+        if self._current is None and self.files and self.files[-1].bytes < self._file_bytes:
+            self._current = self._storage.open_append(self.files[-1].path)
+            self._synced = 0  # what an earlier process left unsynced is unknown
+            self.sync()
+        if self._current is None or self._current.position >= self._file_bytes:
+            self._roll(state())
+
+    def _roll(self, state: bytes) -> None:
+        if self._current is not None:
+            self._end_current()
+        elif self.files:
+            self._current = self._storage.open_append(self.files[-1].path)
+            self._end_current()
+        self._storage.make_directory(self._directory)
+        path = os.path.join(self._directory, file_name(self._next_number))
+        draft = Draft(frames.STATE, 0, 0, 0, 0, self._clock.now_micros(), 0, state, frames.crc32(state))
+        head = journal_file.encode_header(self._next_number, self._pond_id, self._clock.now_micros())
+        opened = self._storage.create_append(path)
+        try:
+            opened.write([head, *frames.encode(draft, 0, FILE_HEADER_BYTES, last=True)])
+            opened.sync()
+            self._storage.sync_directory(self._directory)
+        except OSError:
+            opened.close()
+            if self._storage.exists(path):
+                self._storage.remove(path)
+            raise
+        if self._current is not None:
+            self._current.close()
+        self._current, self._synced = opened, opened.position
+        self.files.append(JournalFile(self._next_number, path, self._storage, opened.position))
+        self.written_bytes += opened.position
+        self._next_number += 1
+
+    def _end_current(self) -> None:
+        """Mark a clean end and sync: what follows in this file, if anything, starts from a known state."""
+        assert self._current is not None
+        draft = Draft(frames.END, 0, 0, 0, 0, self._clock.now_micros(), 0, b"", 0)
+        self.sync()
+        self._write(frames.encode(draft, 0, self._synced, last=True))
+        self.sync()
+
+    def append(self, groups: Sequence[Sequence[tuple[Draft, int]]]) -> list[list[Placed]]:
+        """Write groups of (draft, offset of its first row), each atomic. All are written or, after an error, none:
+        the file is cut back. Not durable until `sync`."""
+        assert self._current is not None, "prepare first"
+        file = self.files[-1]
+        buffers: list[bytes | memoryview] = []
+        placed: list[list[Placed]] = []
+        at = self._current.position
+        for group in groups:
+            placed.append([])
+            for index, (draft, base) in enumerate(group):
+                payload_at = at + frames.aligned(frames.HEADER_BYTES + len(draft.producer))
+                buffers += frames.encode(draft, base, self._synced, last=index == len(group) - 1)
+                placed[-1].append(Placed(file, payload_at, base))
+                at += frames.frame_bytes(draft)
+        self._write(buffers)
+        for group in groups:
+            for draft, base in group:
+                if draft.kind in frames.DATA_KINDS:
+                    file.note(draft.stream, draft.streamlet, base, draft.rows, len(draft.payload))
+        return placed
+
+    def _write(self, buffers: Sequence[bytes | memoryview]) -> None:
+        assert self._current is not None
+        before = self._current.position
+        try:
+            self.written_bytes += self._current.write(buffers)
+        except OSError:
+            self._current.truncate(before)
+            raise
+        self.files[-1].bytes = self._current.position
+
+    def sync(self) -> None:
+        """fdatasync what was written. After an error the caller must not use this journal for writing again."""
+        if self._current is not None:
+            self._current.sync()
+            self.syncs += 1
+            self._synced = self._current.position
+        elif self.files and not self._recovered_synced:
+            self._storage.sync_file(self.files[-1].path)
+        self._recovered_synced = True
+
+    def remove(self, file: JournalFile) -> None:
+        """Let go of a file that is not the current one."""
+        assert file is not self.files[-1]
+        self._storage.remove(file.path)
+        self._storage.sync_directory(self._directory)
+        self.files.remove(file)
+
+    def close(self, *, clean: bool) -> None:
+        """Close, with a clean end mark if anything was written and nothing has failed."""
+        if self._current is not None:
+            try:
+                if clean:
+                    self._end_current()
+            finally:
+                self._current.close()
+                self._current = None
+
+
+def note_recovered(file: JournalFile, frame: Frame) -> None:
+    """Take a recovered frame into the file's account."""
+    file.note(frame.stream, frame.streamlet, frame.base, frame.rows, frame.payload_bytes)

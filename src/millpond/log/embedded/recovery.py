@@ -1,0 +1,139 @@
+"""What the journal remembers: recovered frames, sorted out by stream, decoded only when somebody reads them.
+
+A frame may be there twice (copied forward, then a crash before the old file was removed): the later one counts.
+Under the boundary frames may be missing (their file was let go of); above it they must be dense, or the journal is
+damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from millpond.errors import Damaged
+from millpond.log.embedded import frame as frames
+from millpond.log.embedded.frame import Frame
+from millpond.log.embedded.journal import Journal, JournalFile, note_recovered
+from millpond.log.embedded.journal_file import RESTORE
+from millpond.log.live import LiveStream
+from millpond.log.piece import ARROW, COPIED, ROWS, Piece, Place
+from millpond.log.producers import Producers
+from millpond.log.segment import State
+from millpond.model.offsets import OffsetRange
+
+KINDS = {frames.ARROW: ARROW, frames.ROWS: ROWS, frames.COPIED: COPIED}
+
+
+class StreamState(msgspec.Struct):
+    """What outlives a stream's frames: the next free offsets and its producers."""
+
+    generation: int
+    heads: list[int]
+    producers: list[tuple[str, int, list[tuple[int, int, int]]]]
+
+
+class JournalState(msgspec.Struct):
+    """The payload of a state frame."""
+
+    streams: dict[int, StreamState]
+
+
+def encode_state(state: JournalState) -> bytes:
+    return msgspec.msgpack.encode(state)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """Everything the journal said, by stream."""
+
+    frames: dict[int, dict[int, list[tuple[Frame, JournalFile]]]] = field(default_factory=dict)
+    states: dict[int, StreamState] = field(default_factory=dict)
+    records: int = 0
+
+
+def recover(journal: Journal, progress: Callable[[int, int], None]) -> Recovered:
+    """Scan the journal. `Damaged` if anything that had been synced cannot be read."""
+    found = Recovered()
+    decoder = msgspec.msgpack.Decoder(JournalState)
+    for file, scanned in journal.recover(progress):
+        for frame in scanned.frames:
+            if frame.kind in frames.DATA_KINDS:
+                found.frames.setdefault(frame.stream, {}).setdefault(frame.streamlet, []).append((frame, file))
+                found.records += frame.rows
+                note_recovered(file, frame)
+            elif frame.kind == frames.STATE:
+                payload = file.view(frame.payload_at, frame.payload_bytes, frame.payload_crc)
+                found.states.update(decoder.decode(payload).streams)
+    return found
+
+
+def restore_stream(recovered: Recovered, stream: LiveStream, producers: Producers, boundary: Mapping[int, int]) -> None:
+    """Give a stream back its live half: everything from the boundary on, to be read in place from the journal."""
+    definition = stream.definition
+    state = recovered.states.pop(definition.id, None)
+    by_streamlet = recovered.frames.pop(definition.id, {})
+    if state is not None and state.generation == definition.generation:
+        producers.restore(state.producers)
+    for streamlet in stream.streamlets:
+        number = streamlet.number
+        found = [(f, file) for f, file in by_streamlet.get(number, ()) if f.generation == definition.generation]
+        for frame, _ in found:
+            if frame.sequence and frame.producer:
+                ranges = {number: OffsetRange(frame.base, frame.base + frame.rows)}
+                producers.record(frame.producer.decode(), frame.sequence - 1, ranges)
+        settled = boundary.get(number, 0)
+        known = state.heads[number] if state is not None and number < len(state.heads) else 0
+        pieces = _dense(stream, number, _newest(found, settled), settled)
+        streamlet.start = streamlet.head = pieces[0].base if pieces else max(settled, known)
+        for piece in pieces:
+            streamlet.publish(piece)
+        if streamlet.head < known:
+            raise _missing(stream, number, streamlet.head, known, "the journal ends too early")
+        streamlet.close_active()
+        for segment in streamlet.segments:
+            segment.state = State.SPILLED
+        streamlet.release(settled)
+
+
+def _newest(found: list[tuple[Frame, JournalFile]], settled: int) -> list[tuple[Frame, JournalFile]]:
+    """The frames that reach over the boundary, in order of offset, each offset once: what was copied forward counts
+    where it is newest."""
+    above = [(frame, file) for frame, file in found if frame.base + frame.rows > settled]
+    if not any(frame.kind == frames.COPIED for frame, _ in above):
+        return above
+    kept: list[tuple[Frame, JournalFile]] = []
+    covered: list[tuple[int, int]] = []
+    for frame, file in reversed(above):
+        low, high = max(frame.base, settled), frame.base + frame.rows
+        for start, stop in sorted(covered):  # what newer frames leave of this one
+            if start <= low < stop:
+                low = stop
+        if low < high:
+            kept.append((frame, file))
+            covered.append((frame.base, high))
+    return sorted(kept, key=lambda each: each[0].base)
+
+
+def _dense(stream: LiveStream, streamlet: int, found: list[tuple[Frame, JournalFile]], settled: int) -> list[Piece]:
+    """Frames as pieces, checked to follow one another without a gap."""
+    pieces: list[Piece] = []
+    for frame, file in found:
+        expected = pieces[-1].end if pieces else min(frame.base, settled) if stream.definition.settle else frame.base
+        if frame.base != expected and (pieces or frame.base > settled):
+            raise _missing(stream, streamlet, expected, frame.base, file.path)
+        view = partial(file.view, frame.payload_at, frame.payload_bytes, frame.payload_crc)
+        place = Place(view, KINDS[frame.kind], file.number)
+        pieces.append(
+            Piece(frame.base, frame.rows, frame.payload_bytes, frame.ingest_micros, frame.schema_version, place=place)
+        )
+    return pieces
+
+
+def _missing(stream: LiveStream, streamlet: int, start: int, stop: int, where: str) -> Damaged:
+    return Damaged(
+        f"{where}: stream {stream.definition.name!r}, streamlet {streamlet}: offsets [{start}, {stop}) are missing",
+        hint=RESTORE,
+    )

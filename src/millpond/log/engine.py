@@ -1,0 +1,156 @@
+"""The log engine protocol: everything above the log is written against this, so that Kafka can take its place.
+
+Invariants every engine keeps (the contract suite in `millpond.testing` checks them):
+an append is all or nothing; it returns only once it is as durable as asked; what a reader sees was acknowledged;
+offsets are unique, increasing and final per (stream, generation, streamlet); a retry with the same producer and
+sequence gets the first one's offsets, also after a reopen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from millpond.model.definition import Durability, StreamDefinition
+from millpond.model.offsets import OffsetRange
+from millpond.model.predicate import Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of one append that go to one streamlet: an Arrow batch of the stream's newest schema, or, for a few
+    rows, their encoded form (`encoded`, see `millpond.model.rows`), which becomes Arrow later and many at a time."""
+
+    streamlet: int
+    rows: int
+    batch: pa.RecordBatch | None = None
+    encoded: bytes | None = None
+    key_hashes: Any = None  # numpy uint64 of the primary key, if already computed for routing
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What an append got: offsets per streamlet, how safe they are, and whether it was a retry of an earlier one."""
+
+    ranges: dict[int, OffsetRange]
+    durability: Durability
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """A live segment, as `segments()` lists it."""
+
+    streamlet: int
+    offsets: OffsetRange
+    bytes: int
+    state: str  # "active", "sealed" or "spilled"
+    first_ingest_micros: int
+    last_ingest_micros: int
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatus:
+    """How the log does. `writable` is "" or the reason why appends are refused."""
+
+    memory_bytes: int
+    memory_quota_bytes: int
+    spilled_bytes: int
+    journal_bytes: int
+    journal_files: int
+    appended_bytes: int
+    journal_written_bytes: int
+    spill_written_bytes: int
+    syncs: int
+    groups: int
+    refused: str = ""
+    warnings: tuple[str, ...] = field(default=())
+
+
+class LogEngine(Protocol):
+    """Thread-safe. May block where it says so."""
+
+    def add_stream(self, definition: StreamDefinition, boundary: Mapping[int, int] = MappingProxyType({})) -> None:
+        """Make a stream known, with what of it has settled before: no offset under the boundary is given out again,
+        whatever the engine remembers. Must be called before any other call names the stream."""
+        ...
+
+    def alter_stream(self, definition: StreamDefinition) -> None:
+        """Replace the definition (a schema version more). Appends after this may use the new schema."""
+        ...
+
+    def drop_stream(self, stream_id: int) -> None:
+        """Forget a stream and everything it holds."""
+        ...
+
+    def append(
+        self,
+        stream_id: int,
+        parts: Sequence[Part],
+        *,
+        ingest_micros: int,
+        durability: Durability,
+        producer: str = "",
+        sequence: int = 0,
+    ) -> Appended:
+        """Blocks until all parts are as durable as asked. `Backpressure` errors leave nothing behind."""
+        ...
+
+    def heads(self, stream_id: int) -> dict[int, int]:
+        """The exclusive end per streamlet of what readers may see, all taken at one moment."""
+        ...
+
+    def starts(self, stream_id: int) -> dict[int, int]:
+        """The first offset per streamlet that is still held here."""
+        ...
+
+    def read(
+        self,
+        stream_id: int,
+        streamlet: int,
+        offsets: OffsetRange,
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        loose: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """The records of a range, in order, with system columns last; columns and predicate applied where the data
+        is (`columns` may name system columns; None means all). `OffsetGone` if the range is no longer held whole.
+        `loose`: terms of the predicate that are not understood count as true."""
+        ...
+
+    def find(
+        self, stream_id: int, column: str, value: Any, *, streamlet: int | None, limit: int, below: Mapping[int, int]
+    ) -> list[pa.RecordBatch]:
+        """Records whose key column equals `value`, newest first, at most `limit` per streamlet, with offsets at or
+        above what is still held and under `below` per streamlet."""
+        ...
+
+    def segments(self, stream_id: int) -> list[SegmentInfo]: ...
+
+    def bytes_live(self, stream_id: int) -> int:
+        """Bytes held and not yet released, in memory or spilled."""
+        ...
+
+    def sync(self) -> None:
+        """Blocks until everything acknowledged so far survives a power cut."""
+        ...
+
+    def release(self, stream_id: int, boundary: Mapping[int, int]) -> None:
+        """What lies under the boundary is safe elsewhere: memory, spill and journal may let go of it."""
+        ...
+
+    def wait(self, stream_id: int, beyond: Mapping[int, int], timeout_seconds: float) -> bool:
+        """Blocks until some streamlet's head is past the one given, the log closes, or time is up; whether it is."""
+        ...
+
+    def status(self) -> LogStatus: ...
+
+    def close(self) -> None:
+        """Sync, mark a clean end, let go. Afterwards every call raises `PondClosed`."""
+        ...

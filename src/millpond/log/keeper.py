@@ -1,0 +1,271 @@
+"""The keeper: the thread that tends segments behind the appends' back: seals, joins row tails, spills.
+
+Nothing waits for it but memory: when the live records outgrow a quota, the oldest segments leave memory, whole streams
+over their own quota first. Segments whose pieces are large in the journal are simply let go of (the journal is read in
+place); the others are written to a spill file. Appends wait only when even that does not keep up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+
+from millpond.log.live import LiveStream
+from millpond.log.piece import Piece, load
+from millpond.log.sealed import Sealed, with_system
+from millpond.log.segment import Segment, State
+from millpond.log.spill import SpillFile, spill_name
+from millpond.model.stats import Stats, collect_stats
+from millpond.storage import Storage
+
+logger = logging.getLogger(__name__)
+
+# Single rows are kept encoded until there are this many: an Arrow batch of one row takes 4 KB.
+TAIL_PIECES = 1_024
+# Journal pieces at least this large on average are read in place; smaller ones are worth a file of their own.
+PLACE_BYTES_MIN = 16_384
+
+
+class Keeper:
+    """One per log. `lock` is the log's; `streams` gives the streams of the moment (called with the lock held)."""
+
+    def __init__(
+        self,
+        lock: threading.Lock,
+        streams: Callable[[], Iterable[LiveStream]],
+        storage: Storage,
+        spill_directory: str,
+        memory_quota_bytes: int,
+    ) -> None:
+        self._lock, self._streams = lock, streams
+        self._storage, self._spill_directory = storage, spill_directory
+        self._quota = memory_quota_bytes
+        self._closed: deque[tuple[LiveStream, Segment]] = deque()
+        self._tails: deque[tuple[LiveStream, Segment]] = deque()
+        self._work = threading.Condition(lock)
+        self.room = threading.Condition(lock)
+        self._stopping = False
+        self._busy = False
+        self.memory_bytes = 0
+        self.spill_written_bytes = 0
+        self.failure = ""
+        self._thread = threading.Thread(target=self._run, name="millpond-keeper", daemon=True)
+        self._thread.start()
+
+    # Called by the committer, with the lock held.
+
+    def published(self, stream: LiveStream, segment: Segment, piece: Piece, closed: Segment | None) -> None:
+        """Take note of what a publication added."""
+        self.memory_bytes += piece.bytes
+        stream.memory_bytes += piece.bytes
+        if closed is not None:
+            self._closed.append((stream, closed))
+            self._work.notify()
+        elif piece.encoded is not None and isinstance(segment.contents, list):
+            if len(segment.contents) % TAIL_PIECES == 0:
+                self._tails.append((stream, segment))
+                self._work.notify()
+        if self.memory_bytes > self._quota or _excess(stream) > 0:
+            self._work.notify()
+
+    def use(self, streams: Callable[[], Iterable[LiveStream]]) -> None:
+        """The streams have changed."""
+        self._streams = streams
+
+    def closed(self, stream: LiveStream, segment: Segment) -> None:
+        """A segment was closed by request."""
+        self._closed.append((stream, segment))
+        self._work.notify()
+
+    def forget(self, stream: LiveStream, segments: Iterable[Segment]) -> list[SpillFile]:
+        """Segments were released: take their memory off the account. Returns files for the caller to remove."""
+        files = []
+        for segment in segments:
+            self._account(stream, segment, 0)
+            if isinstance(segment.contents, SpillFile):
+                files.append(segment.contents)
+        return files
+
+    def full(self, stream: LiveStream) -> bool:
+        """Whether appends to a stream should wait: well over a quota in spite of spilling."""
+        own = stream.definition.memory_bytes
+        return self.memory_bytes > self._quota * 5 // 4 or (own is not None and stream.memory_bytes > own * 5 // 4)
+
+    # The thread.
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                while not (self._stopping or self._closed or self._tails or self._needs_room()):
+                    self._busy = False
+                    self.room.notify_all()
+                    self._work.wait(timeout=1.0)
+                if self._stopping:
+                    return
+                self._busy = True
+                task = self._next_task()
+            if task is None:
+                continue
+            try:
+                task()
+                self.failure = ""
+            except Exception as error:  # an error here must not end the thread: appends would stop for ever
+                self.failure = f"{type(error).__name__}: {error}"
+                logger.exception("tending segments failed; trying again")
+                with self._lock:
+                    self._work.wait(timeout=0.2)
+
+    def _needs_room(self) -> bool:
+        return self.memory_bytes > self._quota or any(_excess(stream) > 0 for stream in self._streams())
+
+    def _next_task(self) -> Callable[[], None] | None:
+        """What is most urgent: room, then tails, then sealing."""
+        if self._needs_room():
+            found = self._oldest_in_memory()
+            if found is not None:
+                return lambda: self._spill(*found)
+        if self._tails:
+            tail = self._tails.popleft()
+            return lambda: self._join_tail(*tail)
+        if self._closed:
+            closed = self._closed.popleft()
+            return lambda: self._seal(*closed)
+        self._work.wait(timeout=0.05)
+        return None
+
+    def _oldest_in_memory(self) -> tuple[LiveStream, Segment] | None:
+        over = [s for s in self._streams() if _excess(s) > 0] or list(self._streams())
+        held = [(segment.first_ingest, n, stream, segment)
+                for n, stream in enumerate(over) for streamlet in stream.streamlets
+                for segment in streamlet.segments if segment.memory_bytes]  # fmt: skip
+        if not held:
+            return None
+        _, _, stream, segment = min(held, key=lambda each: each[:2])
+        if segment.state is State.ACTIVE:
+            stream.streamlets[segment.streamlet].close_active()
+        return stream, segment
+
+    def _seal(self, stream: LiveStream, segment: Segment) -> None:
+        if segment.state is not State.CLOSED:
+            return
+        chunks = list(segment.chunks(segment.offsets, stream.definition, stream.codec))
+        whole = Sealed.of(chunks, stream.definition.keys)
+        assert whole.batch.num_rows == segment.rows
+        sample = with_system(whole.chunk(stream.definition), segment.streamlet)
+        stats = Stats.gather(sample.schema, [collect_stats(sample)], [segment.rows])
+        with self._lock:
+            if segment.state is not State.CLOSED or not segment.memory_bytes:
+                return  # spilled or released meanwhile
+            segment.places = _places(segment)
+            segment.contents, segment.statistics, segment.state = whole, stats, State.SEALED
+            self._account(stream, segment, whole.nbytes)
+
+    def _join_tail(self, stream: LiveStream, segment: Segment) -> None:
+        """Turn the encoded rows of a growing segment into Arrow, many at a time."""
+        with self._lock:
+            if segment.state is not State.ACTIVE or not isinstance(segment.contents, list):
+                return
+            before = len(segment.contents)
+            pieces = segment.contents[:before]
+        joined: list[Piece] = []
+        at = 0
+        while at < before:
+            end = at
+            while end < before and pieces[end].encoded is not None and pieces[end].version == pieces[at].version:
+                end += 1
+            if end - at > 1:
+                joined.append(_joined(stream, pieces[at:end]))
+                at = end
+            else:
+                joined.append(pieces[at])
+                at += 1
+        with self._lock:
+            if segment.state is State.ACTIVE and isinstance(segment.contents, list):
+                segment.contents = joined + segment.contents[before:]
+                self._account(stream, segment, sum(p.bytes for p in segment.contents if p.in_memory))
+
+    def _spill(self, stream: LiveStream, segment: Segment) -> None:
+        with self._lock:
+            places = segment.places if segment.places is not None else _places(segment)
+            if places is not None and segment.memory_bytes:
+                segment.contents, segment.state = places, State.SPILLED
+                self._account(stream, segment, 0)
+                return
+        self.spill_to_file(stream, segment)
+
+    def spill_to_file(self, stream: LiveStream, segment: Segment) -> None:
+        """Write a segment's rows to a file of their own, wherever they are now. Any thread."""
+        before = segment.contents
+        chunks = list(segment.chunks(segment.offsets, stream.definition, stream.codec))
+        chunk = Sealed.of(chunks, ()).chunk(stream.definition)
+        directory = os.path.join(self._spill_directory, stream.definition.directory)
+        name = spill_name(stream.definition.generation, segment.streamlet, segment.base)
+        file = SpillFile.write(self._storage, directory, name, chunk)
+        self.spill_written_bytes += file.bytes
+        with self._lock:
+            held = stream.streamlets[segment.streamlet].segments
+            if any(each is segment for each in held) and not isinstance(segment.contents, SpillFile):
+                segment.contents, segment.state, segment.places = file, State.SPILLED, None
+                self._account(stream, segment, 0)
+                return
+        if not isinstance(before, SpillFile):
+            with contextlib.suppress(FileNotFoundError):
+                file.remove()  # released while it was written
+
+    def _account(self, stream: LiveStream, segment: Segment, memory_bytes: int) -> None:
+        self.memory_bytes += memory_bytes - segment.memory_bytes
+        stream.memory_bytes += memory_bytes - segment.memory_bytes
+        segment.memory_bytes = memory_bytes
+        self.room.notify_all()
+
+    # For callers.
+
+    def drain(self, timeout_seconds: float = 60.0) -> bool:
+        """Wait until every closed segment is sealed and memory is within its quotas."""
+        with self._lock:
+            self._work.notify()
+            return self.room.wait_for(
+                lambda: self._stopping or not (self._busy or self._closed or self._tails or self._needs_room()),
+                timeout_seconds,
+            )
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopping = True
+            self._work.notify_all()
+            self.room.notify_all()
+        self._thread.join()
+
+
+def _excess(stream: LiveStream) -> int:
+    """How much more memory a stream holds than it may."""
+    own = stream.definition.memory_bytes
+    return stream.memory_bytes - own if own is not None else 0
+
+
+def _places(segment: Segment) -> list[Piece] | None:
+    """The pieces without their memory, if the journal has all of them in pieces large enough to be read in place."""
+    pieces = segment.contents
+    if not isinstance(pieces, list) or any(p.place is None for p in pieces):
+        return None
+    if sum(p.bytes for p in pieces) < PLACE_BYTES_MIN * len(pieces):
+        return None
+    return [p.without_memory() for p in pieces]
+
+
+def _joined(stream: LiveStream, run: list[Piece]) -> Piece:
+    definition = stream.definition
+    chunk = Sealed.of(list(load(run, definition, stream.codec)), ()).chunk(definition)
+    count, version = int(chunk.batch.nbytes), definition.schema_version
+    return Piece(run[0].base, chunk.batch.num_rows, count, chunk.ingest, version, batch=chunk.batch)
+
+
+def release_unused() -> None:
+    """Give memory that Arrow's pool keeps for later back to the system."""
+    pa.default_memory_pool().release_unused()

@@ -1,0 +1,146 @@
+"""A stream's live half in memory: its streamlets, how much it holds, and who waits for more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.errors import OffsetGone
+from millpond.log.engine import SegmentInfo
+from millpond.log.piece import Piece
+from millpond.log.sealed import Sealed, with_system
+from millpond.log.segment import Segment, State
+from millpond.log.streamlet import Streamlet
+from millpond.model.definition import StreamDefinition
+from millpond.model.evaluate import Filter
+from millpond.model.hashing import hash_value
+from millpond.model.offsets import OffsetRange
+from millpond.model.predicate import Compare, Predicate
+from millpond.model.rows import RowCodec, codec_of
+from millpond.model.schema import SYSTEM_COLUMNS, stored_schema
+
+
+class LiveStream:
+    """Thread-safe: `lock` is the log's own, shared by all streams so that a group is published as one."""
+
+    def __init__(self, definition: StreamDefinition, lock: threading.Lock, segment_bytes: int) -> None:
+        self.definition = definition
+        self.streamlets = [Streamlet(n, segment_bytes) for n in range(definition.streamlets)]
+        self.grown = threading.Condition(lock)
+        self.memory_bytes = 0
+        self._lock = lock
+
+    def codec(self, version: int) -> RowCodec:
+        """The row codec of a schema version."""
+        return codec_of(self.definition.schemas[version])
+
+    def heads(self) -> dict[int, int]:
+        with self._lock:
+            return {s.number: s.head for s in self.streamlets}
+
+    def starts(self) -> dict[int, int]:
+        with self._lock:
+            return {s.number: s.start for s in self.streamlets}
+
+    def segments(self) -> list[Segment]:
+        with self._lock:
+            return [segment for streamlet in self.streamlets for segment in streamlet.segments]
+
+    def infos(self) -> list[SegmentInfo]:
+        """The segments as they are listed to users; a closed one counts as sealed."""
+        generation = self.definition.generation
+        return [
+            SegmentInfo(
+                s.streamlet,
+                s.offsets,
+                s.bytes,
+                str(State.SEALED if s.state is State.CLOSED else s.state),
+                s.first_ingest,
+                s.last_ingest,
+                f"g{generation:05d}-s{s.streamlet:03d}-{s.base:012d}",
+            )
+            for s in self.segments()
+        ]
+
+    def read(
+        self,
+        streamlet: int,
+        offsets: OffsetRange,
+        columns: Sequence[str] | None,
+        predicate: Predicate | None,
+        loose: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        """Records of a range, filtered and cut to columns segment by segment; see `LogEngine.read`."""
+        definition = self.definition
+        schema = stored_schema(definition.schema)
+        names = list(schema.names if columns is None else columns)
+        chosen = Filter(predicate, schema, loose=loose) if predicate is not None else None
+        with self._lock:
+            held = self.streamlets[streamlet].held(offsets)
+        if held is None:
+            raise self._gone(streamlet, offsets)
+        bare = not any(name in SYSTEM_COLUMNS for name in (*names, *(chosen.columns if chosen else ())))
+        for segment in held:
+            if predicate is not None and not segment.may_match(predicate):
+                continue
+            for chunk in segment.chunks(offsets, definition, self.codec):
+                batch = chunk.batch if bare else with_system(chunk, streamlet)
+                if chosen is not None:
+                    batch = chosen.apply(batch)
+                if batch.num_rows:
+                    yield batch.select(names)
+
+    def _gone(self, streamlet: int, offsets: OffsetRange) -> OffsetGone:
+        held = self.streamlets[streamlet]
+        return OffsetGone(
+            f"{self.definition.name}: offsets {offsets} of streamlet {streamlet} are not held live, "
+            f"which is [{held.start}, {held.head})",
+            hint="what has settled is read from the archive; what lies beyond the head is not there yet",
+        )
+
+    def find(
+        self, column: str, value: Any, streamlet: int | None, limit: int, below: Mapping[int, int]
+    ) -> list[pa.RecordBatch]:
+        """Records by key, newest first; see `LogEngine.find`."""
+        predicate = Compare("=", column, value)
+        equal = Filter(predicate, stored_schema(self.definition.schema))
+        found: list[pa.RecordBatch] = []
+        for each in self.streamlets if streamlet is None else [self.streamlets[streamlet]]:
+            with self._lock:
+                held, left = list(reversed(each.segments)), limit
+                offsets = OffsetRange(each.start, max(each.start, below.get(each.number, each.head)))
+            for segment in held:
+                wanted = segment.offsets.intersect(offsets)
+                if left <= 0:
+                    break
+                if len(wanted) == 0 or not segment.may_match(predicate):
+                    continue
+                for batch in self._newest_first(segment, wanted, column, hash_value(value)):
+                    matching = equal.apply(batch).slice(0, left)
+                    if matching.num_rows:
+                        found.append(matching)
+                        left -= matching.num_rows
+        return found
+
+    def _newest_first(
+        self, segment: Segment, offsets: OffsetRange, column: str, wanted: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a segment that may have the key, with system columns, newest first."""
+        contents = segment.contents
+        if isinstance(contents, Sealed) and column in contents.keys:
+            rows = contents.keys[column].find(wanted)[::-1]
+            rows = rows[(rows >= offsets.start - segment.base) & (rows < offsets.stop - segment.base)]
+            if len(rows):
+                yield contents.take(rows, self.definition, segment.streamlet)
+            return
+        for chunk in reversed(list(segment.chunks(offsets, self.definition, self.codec))):
+            batch = with_system(chunk, segment.streamlet)
+            yield batch.take(pa.array(np.arange(batch.num_rows - 1, -1, -1)))
+
+    def publish(self, streamlet: int, piece: Piece) -> Segment | None:
+        """Let readers see a piece. The caller holds the lock and notifies `grown`."""
+        return self.streamlets[streamlet].publish(piece)

@@ -1,0 +1,192 @@
+"""A piece: the rows of one append in one streamlet, as they came, and how they become Arrow.
+
+A piece has its rows in memory (an Arrow batch, or encoded rows), or only a place in the journal, from which they are
+read in place. Pieces never change, but for letting go of their memory once they have a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.errors import Damaged, OffsetGone
+from millpond.model.definition import StreamDefinition
+from millpond.model.rows import RowCodec
+from millpond.model.schema import INGEST_TIME, TIMESTAMP
+
+Micros = npt.NDArray[np.int64]
+
+ARROW, ROWS, COPIED = "arrow", "rows", "copied"
+# Pieces smaller than this are joined before they are looked at: a batch costs as much as some thousand rows.
+ROWS_ALONE = 4_096
+# Joined pieces stay small enough to be handed on as one batch.
+ROWS_JOINED = 65_536
+
+
+class Place(NamedTuple):
+    """Where the journal keeps a piece. `view` maps and checks the bytes; it may be called from any thread. `file`
+    tells which file of the journal it is in."""
+
+    view: Callable[[], memoryview]
+    kind: str
+    file: int
+
+
+class Codecs(Protocol):
+    """The row codec of each schema version of a stream."""
+
+    def __call__(self, version: int) -> RowCodec: ...
+
+
+class Piece:
+    """Rows `base` to `base + rows` of a streamlet. `ingest` is one time for all, or one per row."""
+
+    __slots__ = ("base", "batch", "bytes", "encoded", "ingest", "place", "rows", "version")
+
+    def __init__(
+        self,
+        base: int,
+        rows: int,
+        count_bytes: int,
+        ingest: int | Micros,
+        version: int,
+        *,
+        batch: pa.RecordBatch | None = None,
+        encoded: bytes | None = None,
+        place: Place | None = None,
+    ) -> None:
+        self.base, self.rows, self.bytes, self.ingest, self.version = base, rows, count_bytes, ingest, version
+        self.batch, self.encoded, self.place = batch, encoded, place
+
+    @property
+    def end(self) -> int:
+        return self.base + self.rows
+
+    @property
+    def in_memory(self) -> bool:
+        return self.batch is not None or self.encoded is not None
+
+    def without_memory(self) -> Piece:
+        """The same piece, read from its place."""
+        assert self.place is not None
+        return Piece(self.base, self.rows, self.bytes, self.ingest, self.version, place=self.place)
+
+
+class Chunk(NamedTuple):
+    """Consecutive rows as Arrow, in the stream's newest schema, without system columns."""
+
+    base: int
+    batch: pa.RecordBatch
+    ingest: Micros
+
+    def slice(self, start: int, stop: int) -> Chunk:
+        """The rows of this chunk that lie in offsets `start` to `stop`."""
+        low, high = max(start - self.base, 0), min(stop - self.base, self.batch.num_rows)
+        if low == 0 and high == self.batch.num_rows:
+            return self
+        return Chunk(self.base + low, self.batch.slice(low, high - low), self.ingest[low:high])
+
+
+def upgrade(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """`batch` with nulls for the columns that were added after it was written."""
+    if batch.num_columns == len(schema):
+        return batch
+    added = [pa.nulls(batch.num_rows, field.type) for field in list(schema)[batch.num_columns :]]
+    return pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema)
+
+
+def _load(piece: Piece, definition: StreamDefinition, codecs: Codecs) -> Chunk:
+    """One piece that is not encoded rows, as Arrow."""
+    ingest = piece.ingest
+    if piece.batch is not None:
+        batch = piece.batch
+    else:
+        assert piece.place is not None
+        schema = definition.schemas[piece.version]
+        if piece.place.kind == COPIED:
+            stored = schema.append(pa.field(INGEST_TIME, TIMESTAMP))
+            whole = pa.ipc.read_record_batch(pa.py_buffer(_view(piece)), stored)
+            ingest = np.asarray(whole.column(len(schema)).cast(pa.int64()))
+            batch = whole.select(schema.names)
+        else:
+            batch = pa.ipc.read_record_batch(pa.py_buffer(_view(piece)), schema)
+    if batch.num_rows != piece.rows:
+        raise Damaged(f"a piece of {piece.rows} rows at offset {piece.base} has {batch.num_rows}", hint="")
+    return Chunk(piece.base, upgrade(batch, definition.schema), times_of(ingest, piece.rows))
+
+
+def _view(piece: Piece) -> memoryview:
+    assert piece.place is not None
+    try:
+        return piece.place.view()
+    except FileNotFoundError:
+        raise OffsetGone(
+            f"offsets [{piece.base}, {piece.end}) were released while they were read", hint="read again"
+        ) from None
+
+
+def times_of(ingest: int | Micros, rows: int) -> Micros:
+    """One ingest time per row."""
+    return np.full(rows, ingest, np.int64) if isinstance(ingest, int) else ingest
+
+
+def _is_rows(piece: Piece) -> bool:
+    if piece.batch is not None:
+        return False
+    return piece.encoded is not None or (piece.place is not None and piece.place.kind == ROWS)
+
+
+def _decode_rows(run: Sequence[Piece], definition: StreamDefinition, codecs: Codecs) -> Chunk:
+    """Consecutive pieces of encoded rows of one schema version, decoded at once."""
+    blobs = [p.encoded if p.encoded is not None else bytes(_view(p)) for p in run]
+    batch = codecs(run[0].version).decode(blobs)
+    rows = sum(p.rows for p in run)
+    if batch.num_rows != rows:
+        raise Damaged(f"{rows} encoded rows at offset {run[0].base} decode to {batch.num_rows}", hint="")
+    ingest = np.repeat(
+        np.array([p.ingest for p in run], np.int64), np.array([p.rows for p in run])
+    )  # a piece of encoded rows always has one time
+    return Chunk(run[0].base, upgrade(batch, definition.schema), ingest)
+
+
+def _join(chunks: Sequence[Chunk]) -> Chunk:
+    if len(chunks) == 1:
+        return chunks[0]
+    batch = pa.concat_batches([c.batch for c in chunks])
+    return Chunk(chunks[0].base, batch, np.concatenate([c.ingest for c in chunks]))
+
+
+def load(pieces: Sequence[Piece], definition: StreamDefinition, codecs: Codecs) -> Iterator[Chunk]:
+    """Consecutive pieces as Arrow: large ones as they are, small ones joined."""
+    small: list[Chunk] = []
+    small_rows = 0
+    at = 0
+    while at < len(pieces):
+        piece = pieces[at]
+        if _is_rows(piece):
+            end, rows = at, 0
+            while end < len(pieces) and rows < ROWS_JOINED and _is_rows(pieces[end]):
+                if pieces[end].version != piece.version:
+                    break
+                rows += pieces[end].rows
+                end += 1
+            chunk = _decode_rows(pieces[at:end], definition, codecs)
+            at = end
+        else:
+            chunk = _load(piece, definition, codecs)
+            at += 1
+        if chunk.batch.num_rows >= ROWS_ALONE or small_rows + chunk.batch.num_rows > ROWS_JOINED:
+            if small:
+                yield _join(small)
+            small, small_rows = [], 0
+        if chunk.batch.num_rows >= ROWS_ALONE:
+            yield chunk
+        else:
+            small.append(chunk)
+            small_rows += chunk.batch.num_rows
+    if small:
+        yield _join(small)

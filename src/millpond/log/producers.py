@@ -1,0 +1,67 @@
+"""Which appends were retries: per producer the last few sequences and the offsets they got.
+
+A producer numbers its appends upwards. A sequence that is remembered is a retry and gets its first answer; one that is
+new and higher than all remembered is an append; one that is lower than what is remembered is refused, because nobody
+can tell any more whether it was kept. Bounded: so many producers per stream, the longest idle forgotten first.
+
+Not thread-safe: the committer owns it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from millpond.errors import StaleSequence
+from millpond.model.offsets import OffsetRange
+
+# Retries come soon: a producer has a handful of appends under way, not hundreds.
+WINDOW = 32
+
+Ranges = dict[int, OffsetRange]
+
+
+class Producers:
+    """The producers of one stream."""
+
+    def __init__(self, producers_max: int) -> None:
+        self._max = producers_max
+        self._windows: OrderedDict[str, OrderedDict[int, Ranges]] = OrderedDict()
+
+    def find(self, producer: str, sequence: int) -> Ranges | None:
+        """The offsets of an earlier append with this sequence; None if it is new; `StaleSequence` if nobody knows."""
+        window = self._windows.get(producer)
+        if window is None:
+            return None
+        if sequence in window:
+            return window[sequence]
+        newest = next(reversed(window))
+        if sequence < newest:
+            raise StaleSequence(
+                f"producer {producer!r} sent sequence {sequence} after {newest}",
+                hint=f"sequences go upwards; retries are recognised for the last {WINDOW}",
+            )
+        return None
+
+    def record(self, producer: str, sequence: int, ranges: Ranges) -> None:
+        """Remember an append. Parts of one append may be recorded one after the other."""
+        window = self._windows.setdefault(producer, OrderedDict())
+        window.setdefault(sequence, {}).update(ranges)
+        self._windows.move_to_end(producer)
+        while len(window) > WINDOW:
+            window.popitem(last=False)
+        while len(self._windows) > self._max:
+            self._windows.popitem(last=False)
+
+    def state(self) -> list[tuple[str, int, list[tuple[int, int, int]]]]:
+        """Everything remembered, oldest first, as plain values for the journal's state frame."""
+        return [
+            (producer, sequence, [(s, r.start, r.stop) for s, r in ranges.items()])
+            for producer, window in self._windows.items()
+            for sequence, ranges in window.items()
+        ]
+
+    def restore(self, state: Iterable[tuple[str, int, list[tuple[int, int, int]]]]) -> None:
+        """Take back what `state` gave."""
+        for producer, sequence, ranges in state:
+            self.record(producer, sequence, {s: OffsetRange(a, b) for s, a, b in ranges})

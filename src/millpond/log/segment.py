@@ -1,0 +1,92 @@
+"""A segment: consecutive records of one streamlet, about 8 MB of them.
+
+It grows as *active* (a list of pieces), is *closed* when large enough, and *sealed* by the keeper: one contiguous
+batch, the range of every ordered column, and a key index. *Spilled*, it holds no rows in memory: they are read in
+place from the journal where its pieces are large, or from an Arrow file of the same structure (anti-caching).
+
+Threads: whoever changes a segment holds the log's lock. `contents` is replaced as a whole and what it refers to never
+changes (the list of an active segment only grows), so a reader takes it once and needs no lock while it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from millpond.log.piece import Chunk, Codecs, Micros, Piece, load
+from millpond.log.sealed import Sealed
+from millpond.log.spill import SpillFile
+from millpond.model.definition import StreamDefinition
+from millpond.model.offsets import OffsetRange
+from millpond.model.predicate import Predicate
+from millpond.model.prune import Stats, may_match
+
+
+class State(StrEnum):
+    """How far a segment has come."""
+
+    ACTIVE = "active"
+    CLOSED = "closed"
+    SEALED = "sealed"
+    SPILLED = "spilled"
+
+
+Contents = list[Piece] | Sealed | SpillFile
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """Records `base` to `end` of one streamlet of one stream."""
+
+    streamlet: int
+    base: int
+    contents: Contents = field(default_factory=list)
+    state: State = State.ACTIVE
+    rows: int = 0
+    bytes: int = 0  # of the records, wherever they are
+    memory_bytes: int = 0
+    first_ingest: int = 0
+    last_ingest: int = 0
+    places: list[Piece] | None = None  # the pieces without their memory, if the journal can serve them
+    statistics: Stats | None = None
+
+    @property
+    def end(self) -> int:
+        return self.base + self.rows
+
+    @property
+    def offsets(self) -> OffsetRange:
+        return OffsetRange(self.base, self.end)
+
+    def add(self, piece: Piece) -> None:
+        """Take in the next piece. Only while active."""
+        assert self.state is State.ACTIVE and piece.base == self.end, (self.state, piece.base, self.end)
+        assert isinstance(self.contents, list)
+        self.contents.append(piece)
+        first, last = _time_range(piece.ingest)
+        self.first_ingest = min(self.first_ingest, first) if self.rows else first
+        self.last_ingest = max(self.last_ingest, last) if self.rows else last
+        self.rows += piece.rows
+        self.bytes += piece.bytes
+        if piece.in_memory:
+            self.memory_bytes += piece.bytes
+
+    def chunks(self, offsets: OffsetRange, definition: StreamDefinition, codecs: Codecs) -> Iterator[Chunk]:
+        """The rows of this segment that lie in `offsets`, as Arrow in the newest schema."""
+        contents = self.contents
+        if isinstance(contents, list):
+            wanted = [p for p in contents if p.base < offsets.stop and p.end > offsets.start]
+            chunks = load(wanted, definition, codecs)
+        else:
+            chunks = iter((contents.chunk(definition),))
+        for chunk in chunks:
+            yield chunk.slice(offsets.start, offsets.stop)
+
+    def may_match(self, predicate: Predicate) -> bool:
+        """Whether any record here could satisfy the predicate; yes when nothing is known."""
+        return self.statistics is None or bool(may_match(predicate, self.statistics).keep[0])
+
+
+def _time_range(ingest: int | Micros) -> tuple[int, int]:
+    return (ingest, ingest) if isinstance(ingest, int) else (int(ingest.min()), int(ingest.max()))

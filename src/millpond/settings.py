@@ -1,0 +1,48 @@
+"""The settings of a pond: one table, from which validation, the docs page and the command line are derived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from millpond.errors import InvalidValue
+
+
+def _setting(default: Any, doc: str, *, low: float = 0) -> Any:
+    return field(default=default, metadata={"doc": doc, "low": low})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an embedded pond uses memory, disk and time. Every field has its unit in its name."""
+
+    memory_bytes: int = _setting(1_000_000_000, "Live records kept in memory by the whole pond.", low=16_000_000)
+    segment_bytes: int = _setting(8_000_000, "A segment is sealed when it has grown to this.", low=64_000)
+    journal_file_bytes: int = _setting(128_000_000, "A journal file is rolled at this size.", low=64_000)
+    append_bytes_max: int = _setting(256_000_000, "The largest single append.", low=1_000)
+    group_bytes_max: int = _setting(64_000_000, "The most that one group commit takes at once.", low=1_000)
+    flush_seconds: float = _setting(1.0, "How long `os` and `memory` appends may wait for a sync.", low=0.01)
+    disk_reserve_bytes: int = _setting(
+        64_000_000, "Appends are refused when less is free, so that settling and compaction still have room."
+    )
+    memory_wait_seconds: float = _setting(5.0, "How long an append waits for memory before it is refused.")
+    producers_max: int = _setting(1_000, "Producers remembered per stream; the longest idle is forgotten first.", low=1)
+    block_bytes: int = _setting(128_000_000, "What settles together: sixteen segments.", low=64_000)
+    object_bytes: int = _setting(128_000_000, "An archive object is cut when its rows take this much.", low=64_000)
+    small_object_bytes: int = _setting(32_000_000, "Objects under this are merged in the background.")
+    retry_seconds_max: float = _setting(60.0, "The longest pause between attempts of a failing settle.", low=0.01)
+    streams_max: int = _setting(100_000, "Streams in a pond.", low=1)
+    journal_clean_ratio: float = _setting(0.25, "A journal file with less live data is copied forward and removed.")
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value, low = getattr(self, each.name), each.metadata["low"]
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < low:
+                raise InvalidValue(f"setting {each.name} = {value!r}", hint=f"{each.metadata['doc']} At least {low}.")
+        if self.segment_bytes > self.memory_bytes:
+            raise InvalidValue("segment_bytes is larger than memory_bytes", hint="a segment must fit in memory")
+
+
+def settings_table() -> list[tuple[str, Any, str]]:
+    """Name, default and meaning of every setting, for docs and help."""
+    return [(each.name, each.default, each.metadata["doc"]) for each in fields(Settings)]
