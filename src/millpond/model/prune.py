@@ -1,0 +1,246 @@
+"""Which objects may hold a row that satisfies a predicate, decided from column statistics, for all objects at once.
+
+Each leaf is asked the other way round: of which objects is it *proven* that no row satisfies it? Everything unknown
+(no statistics, a null bound, NaN, a column of another type, an Unknown term) proves nothing, so the object is kept.
+
+Invariant (I4): an object with a matching row is never ruled out. Bounds may be wider than the data, never narrower; a
+known bound also says that there is no NaN (see `model.stats`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.model.bind import bind
+from millpond.model.like import parse_like
+from millpond.model.predicate import (
+    FALSE,
+    TRUE,
+    And,
+    Compare,
+    CompareColumns,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+    columns_of,
+    truth,
+)
+from millpond.model.stats import Bounds, ColumnRange, ColumnStats, Stats, after_prefix, collect_stats
+
+__all__ = ["ColumnRange", "ColumnStats", "Pruning", "Stats", "collect_stats", "may_match"]
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+# An IN list over text is compared as so many ranges: with more values than this, neighbours share one.
+_TEXT_RANGES_MAX = 16
+# Up to here one comparison per value beats a search in the sorted values.
+_LOOP_MAX = 4
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The key under which objects are counted that a predicate without a column ruled out.
+NEVER_TRUE = "(never true)"
+
+
+class Pruning(NamedTuple):
+    """`keep[i]`: must object i be read? `skipped_by`: how many objects each column ruled out, each counted once."""
+
+    keep: Mask
+    skipped_by: dict[str, int]
+
+
+def may_match(predicate: Predicate, stats: Stats) -> Pruning:
+    """Never raises for what it does not understand: it keeps. (A predicate beyond its bounds is InvalidPredicate.)"""
+    wanted = truth(bind(predicate, stats.schema, loose=True), loose=True)
+    keep = np.ones(len(stats), dtype=np.bool_)
+    skipped_by: dict[str, int] = {}
+    left = len(stats)
+    for term in wanted.terms if isinstance(wanted, And) else (wanted,):
+        if term == TRUE or left == 0:
+            break
+        keep &= _keep(term, stats)
+        still = int(np.count_nonzero(keep))
+        if still < left:
+            label = " or ".join(sorted(columns_of(term))) or NEVER_TRUE
+            skipped_by[label] = skipped_by.get(label, 0) + left - still
+        left = still
+    return Pruning(keep, skipped_by)
+
+
+def _keep(node: Predicate, stats: Stats) -> Mask:
+    match node:
+        case And(terms):
+            keep = _keep(terms[0], stats)
+            for term in terms[1:]:
+                if not keep.any():
+                    break
+                keep = keep & _keep(term, stats)
+            return keep
+        case Or(terms):
+            keep = _keep(terms[0], stats)
+            for term in terms[1:]:
+                if keep.all():
+                    break
+                keep = keep | _keep(term, stats)
+            return keep
+        case _ if node == FALSE:
+            return np.zeros(len(stats), dtype=np.bool_)
+        case IsNull(str(name)):
+            some: Mask = stats.columns[name].null_counts != 0
+            return some
+        case Not(IsNull(str(name))):
+            return ~stats.all_null(name)
+        case CompareColumns("<=>") | Not(CompareColumns()):
+            return np.ones(len(stats), dtype=np.bool_)
+    # What is left compares values: a null satisfies none of it.
+    dropped = _dropped(node, stats)
+    for name in columns_of(node):
+        nothing = stats.all_null(name)
+        dropped = nothing if dropped is None else dropped | nothing
+    return np.ones(len(stats), dtype=np.bool_) if dropped is None else ~dropped
+
+
+def _dropped(node: Predicate, stats: Stats) -> Mask | None:
+    """The objects of which the bounds prove that no row satisfies this leaf. None: of no object."""
+    match node:
+        case Compare(op, str(name), value):
+            column = stats.columns[name]
+            return _outside(op, column.lows, column.highs, _bound(column, value))
+        case In(str(name), values):
+            return _outside_all(stats.columns[name], values)
+        case Not(In(str(name), values)):
+            return _only_among(stats.columns[name], values)
+        case StartsWith(str(name), prefix):
+            return _outside_prefix(stats.columns[name], prefix)
+        case Not(StartsWith(str(name), prefix)):
+            column = stats.columns[name]
+            return _starts(column.lows, prefix) & _starts(column.highs, prefix)
+        case Like(str(name), pattern):
+            return _outside_prefix(stats.columns[name], parse_like(pattern).prefix)
+        case CompareColumns(op, str(left), str(right)):
+            return _apart(op, stats.columns[left], stats.columns[right])
+    return None
+
+
+def _outside(op: str, lows: Bounds, highs: Bounds, value: Any) -> Mask:
+    match op:
+        case "=":
+            return _is(">", lows, value) | _is("<", highs, value)
+        case "!=":
+            return _is("=", lows, value) & _is("=", highs, value)
+        case "<":
+            return _is(">=", lows, value)
+        case "<=":
+            return _is(">", lows, value)
+        case ">":
+            return _is("<=", highs, value)
+        case _:
+            return _is("<", highs, value)
+
+
+def _apart(op: str, left: ColumnStats, right: ColumnStats) -> Mask | None:
+    if left.type != right.type:
+        return None
+    match op:
+        case "=":
+            return _is(">", left.lows, right.highs) | _is("<", left.highs, right.lows)
+        case "!=":
+            one = _is("=", left.lows, left.highs) & _is("=", right.lows, right.highs)
+            return one & _is("=", left.lows, right.lows)
+        case "<":
+            return _is(">=", left.lows, right.highs)
+        case "<=":
+            return _is(">", left.lows, right.highs)
+        case ">":
+            return _is("<=", left.highs, right.lows)
+        case _:
+            return _is("<", left.highs, right.lows)
+
+
+def _outside_all(column: ColumnStats, values: tuple[Any, ...]) -> Mask | None:
+    lows, highs = column.lows, column.highs
+    ordered = sorted({value for value in values if value == value})
+    if not ordered:
+        return None  # only NaN: of which objects hold it, bounds know nothing
+    if isinstance(lows, np.ndarray) and len(ordered) > _LOOP_MAX:
+        wanted = np.array([_bound(column, value) for value in ordered], dtype=lows.dtype)
+        first = np.searchsorted(wanted, lows)  # the first value that is not below the object
+        beyond = first == len(wanted)
+        outside: Mask = beyond | (wanted[np.where(beyond, 0, first)] > highs)
+        if lows.dtype.kind == "f":
+            outside &= ~np.isnan(lows)  # an unknown low is NaN, which sorts last and would look beyond everything
+        return outside
+    step = -(-len(ordered) // _TEXT_RANGES_MAX)
+    outside = np.ones(len(lows), dtype=np.bool_)
+    for start in range(0, len(ordered), step):
+        least, most = (_bound(column, end) for end in (ordered[start], ordered[start : start + step][-1]))
+        outside &= _is(">", lows, most) | _is("<", highs, least)
+    return outside
+
+
+def _only_among(column: ColumnStats, values: tuple[Any, ...]) -> Mask:
+    """All rows hold one and the same value, and it is one of these."""
+    lows, highs = column.lows, column.highs
+    wanted = [_bound(column, value) for value in values]
+    if isinstance(lows, np.ndarray):
+        single: Mask = (lows == highs) & np.isin(lows, np.array(wanted, dtype=lows.dtype))
+        return single
+    return _is("=", lows, highs) & _as_mask(pc.is_in(lows, value_set=pa.array(wanted, lows.type)))
+
+
+def _outside_prefix(column: ColumnStats, prefix: str) -> Mask | None:
+    if not prefix:
+        return None
+    start, stop = prefix.encode(), after_prefix(prefix.encode())
+    below = _is("<", column.highs, pa.scalar(start, pa.binary()))
+    return below if stop is None else below | _is(">=", column.lows, pa.scalar(stop, pa.binary()))
+
+
+def _starts(bounds: Bounds, prefix: str) -> Mask:
+    return _as_mask(pc.starts_with(bounds, pattern=prefix))
+
+
+def _bound(column: ColumnStats, value: Any) -> Any:
+    """A literal (of the column's type, thanks to binding) in the form of the column's bounds."""
+    lows = column.lows
+    if isinstance(lows, pa.Array):
+        return pa.scalar(value.encode() if isinstance(value, str) else value, lows.type)
+    if isinstance(value, datetime):
+        value = (value - _EPOCH) // timedelta(microseconds=1)
+    elif isinstance(value, date):
+        value = value.toordinal() - _EPOCH.toordinal()
+    # Of the array's own type: numpy would otherwise compare in a wider one, through a copy or a lossy cast.
+    return lows.dtype.type(value)
+
+
+_ARRAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_KERNELS = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+
+
+def _is(op: str, bounds: Bounds, other: Any) -> Mask:
+    """Where the comparison certainly holds: an unknown bound (NaN, null) never makes it."""
+    if isinstance(bounds, np.ndarray):
+        result: Mask = _ARRAYS[op](bounds, other)
+        return result
+    return _as_mask(_KERNELS[op](bounds, other))
+
+
+def _as_mask(answer: pa.BooleanArray) -> Mask:
+    mask: Mask = answer.fill_null(False).to_numpy(zero_copy_only=False)
+    return mask

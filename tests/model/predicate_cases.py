@@ -1,0 +1,273 @@
+"""Random tables and predicates, and a slow evaluator of three-valued logic, written without Arrow.
+
+The evaluator says what Spark would say of one row. It shares no code with the package but the tree itself.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from millpond.model.predicate import (
+    And,
+    Compare,
+    CompareColumns,
+    Const,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+    Unknown,
+)
+
+NAN, INF = math.nan, math.inf
+TEN = dt.timezone(dt.timedelta(hours=10))
+
+
+def moment(*parts: int) -> dt.datetime:
+    return dt.datetime(*parts, tzinfo=dt.UTC)  # type: ignore[misc, arg-type]
+
+
+SCHEMA = pa.schema(
+    [
+        ("tiny", pa.int8()),
+        ("n", pa.int64()),
+        ("m", pa.int64()),
+        ("f", pa.float64()),
+        ("h", pa.float64()),
+        ("g", pa.float32()),
+        ("d", pa.decimal128(5, 2)),
+        ("e", pa.decimal128(38, 3)),
+        ("b", pa.bool_()),
+        ("s", pa.string()),
+        ("u", pa.string()),
+        ("x", pa.binary()),
+        ("day", pa.date32()),
+        ("t", pa.timestamp("us", "UTC")),
+        ("z", pa.struct([("n", pa.int64()), ("s", pa.string())])),
+    ]
+)
+
+BIG = 2**53
+TEXTS = ["", "a", "ab", "abc", "b", "a%c", "a_c", "a\nc", "é", "z", "日本", "\U0010ffff", "\ufffd", "\x00", "." * 70]
+VALUES: dict[str, list[Any]] = {
+    "tiny": [-128, -1, 0, 1, 2, 127],
+    "n": [0, 1, -1, 2, BIG - 1, BIG, BIG + 1, BIG + 2, BIG + 3, -BIG - 1, 2**63 - 1, -(2**63)],
+    "f": [0.0, -0.0, 0.1, 1.0, 1.5, -1.5, float(BIG), 1e308, INF, -INF, NAN, 5e-324],
+    "g": [0.0, -0.0, 0.10000000149011612, 1.0, 1.5, 16777216.0, 3.4028234663852886e38, INF, -INF, NAN],
+    "d": [Decimal(v) for v in ("0.00", "0.10", "1.50", "1.51", "-1.50", "999.99", "-999.99")],
+    "e": [Decimal(v) for v in ("0.000", "0.100", "1.5", "9" * 35, "-" + "9" * 35, "9007199254740993.001")],
+    "b": [True, False],
+    "s": TEXTS,
+    "x": [b"", b"\x00", b"a", b"ab", b"\xff", b"\xff\xff", b"\xfe" * 70, b"\xff" * 70],
+    "day": [dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(2024, 2, 29), dt.date(2024, 3, 1), dt.date(9999, 12, 31)],
+    "t": [
+        moment(1, 1, 1),
+        moment(1969, 12, 31, 23, 59, 59, 999999),
+        moment(2024, 2, 29),
+        moment(2024, 2, 29, 12),
+        moment(9999, 12, 31, 23, 59, 59, 999999),
+    ],
+}
+VALUES |= {"m": VALUES["n"], "h": VALUES["f"], "u": VALUES["s"]}
+
+NUMBERS = [
+    *[0, 1, -1, 2, 127, 128, -129, BIG, BIG + 1, 2**63 - 1, 2**63, -(2**63) - 1, 10**40, 16777217],
+    *[Decimal(v) for v in ("0.1", "1.5", "1.505", "-1.50", "999.99", "1000", "0.0001", "1e20", "9" * 40, "-1e50")],
+    *[0.0, -0.0, 0.1, 1.0, 1.5, 1.505, float(BIG), float(BIG + 2), 2.0**63, -(2.0**63), 1e300, INF, -INF, NAN],
+]
+TIMES = [*VALUES["day"], *VALUES["t"], dt.datetime(2024, 2, 29, 22, tzinfo=TEN), "2024-02-29", "2024-2-29 12:00:00"]
+KIND = {name: "number" for name in ("tiny", "n", "m", "f", "h", "g", "d", "e")} | {"day": "time", "t": "time"}
+LITERALS: dict[str, list[Any]] = {
+    name: {"number": NUMBERS, "time": TIMES}.get(KIND.get(name, ""), values) for name, values in VALUES.items()
+}
+PATTERNS = ["", "%", "a", "a%", "a_c", "%c", "_", "a\\%c", "a\\_%", "%b%", "__", "é%", "\\\\", "a.c", "%\n%", "a%c%"]
+
+
+@st.composite
+def tables(draw: st.DrawFn, rows_max: int = 8) -> pa.RecordBatch:
+    rows = draw(st.integers(0, rows_max))
+    columns = []
+    for field in SCHEMA:
+        if field.name == "z":
+            inner = st.fixed_dictionaries(
+                {"n": st.none() | st.sampled_from(VALUES["n"]), "s": st.none() | st.sampled_from(TEXTS)}
+            )
+            value = st.none() | inner
+        else:
+            # A few values per column, so that objects differ and constants and all-null columns happen.
+            pool = draw(st.lists(st.sampled_from([None, *VALUES[field.name]]), min_size=1, max_size=3))
+            value = st.sampled_from(pool)
+        columns.append(pa.array(draw(st.lists(value, min_size=rows, max_size=rows)), field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+OPS = st.sampled_from(["=", "!=", "<", "<=", ">", ">=", "<=>"])
+PAIRS = [
+    ("n", "m"),
+    ("tiny", "n"),
+    ("n", "f"),
+    ("f", "h"),
+    ("g", "f"),
+    ("d", "e"),
+    ("n", "e"),
+    ("s", "u"),
+    ("day", "t"),
+]
+
+
+@st.composite
+def leaves(draw: st.DrawFn) -> Predicate:
+    name = draw(st.sampled_from(sorted(VALUES)))
+    literal = st.sampled_from([*LITERALS[name], None])
+    match draw(st.integers(0, 9)):
+        case 0 | 1 | 2 | 3:
+            return Compare(draw(OPS), name, draw(literal))
+        case 4:
+            return In(name, tuple(draw(st.lists(literal, max_size=7))))
+        case 5:
+            return IsNull(draw(st.sampled_from([name, "z", ("z", "n")])))
+        case 6:
+            text = draw(st.sampled_from(["s", "u", ("z", "s")]))
+            if draw(st.booleans()):
+                return StartsWith(text, draw(st.sampled_from(TEXTS)))
+            return Like(text, draw(st.sampled_from(PATTERNS)))
+        case 7:
+            left, right = draw(st.sampled_from(PAIRS))
+            return CompareColumns(draw(OPS), left, right)
+        case 8:
+            return Compare(draw(OPS), ("z", "n"), draw(st.sampled_from(NUMBERS)))
+        case _:
+            return Const(draw(st.sampled_from([True, False, None])))
+
+
+def predicates(*, unknown: bool = False) -> st.SearchStrategy[Predicate]:
+    leaf: st.SearchStrategy[Predicate] = leaves()
+    if unknown:
+        leaf = leaf | st.just(Unknown("not understood"))
+    return st.recursive(
+        leaf,
+        lambda inner: (
+            st.lists(inner, max_size=3).map(lambda terms: And(tuple(terms)))
+            | st.lists(inner, max_size=3).map(lambda terms: Or(tuple(terms)))
+            | inner.map(Not)
+        ),
+        max_leaves=6,
+    )
+
+
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    return batch.to_pylist()  # type: ignore[no-any-return]
+
+
+def slow(predicate: Predicate, row: dict[str, Any], unknown: bool | None = None) -> bool | None:
+    """True, False or None (NULL) for one row; every Unknown is taken to be `unknown`."""
+    match predicate:
+        case And(terms):
+            answers = [slow(term, row, unknown) for term in terms]
+            return False if False in answers else None if None in answers else True
+        case Or(terms):
+            answers = [slow(term, row, unknown) for term in terms]
+            return True if True in answers else None if None in answers else False
+        case Not(term):
+            answer = slow(term, row, unknown)
+            return None if answer is None else not answer
+        case Const(value):
+            return value
+        case Unknown():
+            return unknown
+        case IsNull(column):
+            return fetch(row, column) is None
+        case Compare(op, column, value):
+            return compare(op, type_name(column), fetch(row, column), None, value)
+        case CompareColumns(op, left, right):
+            return compare(op, type_name(left), fetch(row, left), type_name(right), fetch(row, right))
+        case In(column, values):
+            if any(isinstance(value, float) for value in values):
+                values = tuple(float(v) if type(v) in (int, Decimal) else v for v in values)
+            answers = [compare("=", type_name(column), fetch(row, column), None, value) for value in values]
+            return True if True in answers else None if None in answers else False
+        case StartsWith(column, prefix):
+            text = fetch(row, column)
+            return None if text is None else text[: len(prefix)] == prefix
+        case Like(column, pattern):
+            text = fetch(row, column)
+            return None if text is None else like(text, pattern)
+    raise AssertionError(predicate)
+
+
+def fetch(row: dict[str, Any], column: str | tuple[str, ...]) -> Any:
+    value: Any = row
+    for name in (column,) if isinstance(column, str) else column:
+        value = None if value is None else value[name]
+    return value
+
+
+def type_name(column: str | tuple[str, ...]) -> str:
+    return column if isinstance(column, str) else column[-1]
+
+
+def compare(op: str, name: str, left: Any, other: str | None, right: Any) -> bool | None:
+    if left is None or right is None:
+        return (left is None and right is None) if op == "<=>" else None
+    a, b = keys(name, left, other, right)
+    return {
+        "=": a == b,
+        "<=>": a == b,
+        "!=": a != b,
+        "<": a < b,
+        "<=": a <= b,
+        ">": a > b,
+        ">=": a >= b,
+    }[op]
+
+
+def keys(name: str, left: Any, other: str | None, right: Any) -> tuple[Any, Any]:
+    """Both sides in the type that Spark would compare them in."""
+    if KIND.get(name) == "number":
+        if isinstance(left, float) or isinstance(right, float):
+            return double(name, left), double(other, right)
+        return Fraction(left), Fraction(right)
+    if KIND.get(name) == "time":
+        if isinstance(right, str):
+            right = dt.datetime(2024, 2, 29, 12 if ":" in right else 0, tzinfo=dt.UTC)
+            if name == "day":
+                right = right.date()
+        return midnight(left), midnight(right)
+    if isinstance(left, str):
+        return left.encode(), right.encode()
+    return left, right
+
+
+def double(name: str | None, value: Any) -> tuple[bool, float]:
+    if name == "d":  # Spark: the unscaled long, divided
+        value = float(int(value.scaleb(2))) / 100.0
+    value = float(value)
+    return (True, 0.0) if math.isnan(value) else (False, value)
+
+
+def midnight(value: dt.date) -> dt.datetime:
+    return value if isinstance(value, dt.datetime) else dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
+
+
+def like(text: str, pattern: str) -> bool:
+    if not pattern:
+        return not text
+    if pattern[0] == "%":
+        return any(like(text[start:], pattern[1:]) for start in range(len(text) + 1))
+    if not text:
+        return False
+    if pattern[0] == "_":
+        return like(text[1:], pattern[1:])
+    if pattern[0] == "\\":
+        pattern = pattern[1:]
+    return text[0] == pattern[0] and like(text[1:], pattern[1:])
