@@ -97,8 +97,10 @@ class LogEngine(Protocol):
         durability: Durability,
         producer: str = "",
         sequence: int = 0,
+        schema_version: int | None = None,
     ) -> Appended:
-        """Blocks until all parts are as durable as asked. `Backpressure` errors leave nothing behind."""
+        """Blocks until all parts are as durable as asked. `Backpressure` errors leave nothing behind.
+        `schema_version` is that of the parts; None means the newest."""
         ...
 
     def heads(self, stream_id: int) -> dict[int, int]:

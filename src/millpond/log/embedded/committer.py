@@ -322,7 +322,10 @@ class Committer:
         assert self._dirty_since is not None
         due = self._clock.monotonic_seconds() - self._dirty_since >= self._settings.flush_seconds
         if due:
-            self._flush()
+            try:
+                self._flush()
+            except BaseException as error:  # the thread must live on to refuse what comes
+                self._refuse(f"{type(error).__name__}: {error}")
 
     def _disk_is_low(self) -> bool:
         now = self._clock.monotonic_seconds()

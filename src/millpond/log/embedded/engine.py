@@ -163,6 +163,7 @@ class EmbeddedLog:
         durability: Durability,
         producer: str = "",
         sequence: int = 0,
+        schema_version: int | None = None,
     ) -> Appended:
         stream = self._stream(stream_id)
         if not parts:
@@ -174,6 +175,7 @@ class EmbeddedLog:
                 hint=f"a producer is at most {PRODUCER_BYTES_MAX} bytes, a sequence 0 to {SEQUENCE_MAX}",
             )
         definition = stream.definition
+        version = definition.schema_version if schema_version is None else schema_version
         drafts = []
         for part in parts:
             payload = memoryview(part.batch.serialize()) if part.batch is not None else part.encoded
@@ -187,7 +189,7 @@ class EmbeddedLog:
                     part.streamlet,
                     part.rows,
                     ingest_micros,
-                    definition.schema_version,
+                    version,
                     payload,
                     crc32(payload),
                     name,

@@ -82,7 +82,6 @@ class Journal:
         self.files: list[JournalFile] = []
         self._current: AppendFile | None = None
         self._synced = 0
-        self._recovered_synced = False  # whether what an earlier process wrote is known to be on disk
         self._next_number = 1
         self.written_bytes = 0
         self.syncs = 0
@@ -93,6 +92,10 @@ class Journal:
     def recover(self, progress: Callable[[int, int], None]) -> list[tuple[JournalFile, Scan]]:
         """Scan all files, oldest first. A torn tail of the newest is kept aside and cut. `Damaged` if anything that
         had been synced cannot be read; nothing is changed then."""
+        self._storage.make_directory(self._directory)
+        # A process that was killed between creating a file and syncing its name left a name that a power cut takes.
+        for directory in (self._directory, os.path.dirname(self._directory)):
+            self._storage.sync_directory(directory)
         names = [n for n in self._storage.list(self._directory) if n.endswith(SUFFIX)]
         paths = [os.path.join(self._directory, n) for n in names]
         total, done = sum(self._storage.size(p) for p in paths), 0
@@ -113,6 +116,9 @@ class Journal:
                 found.append((file, scanned))
             progress(done, total)
         self.files = [file for file, _ in found]
+        if found and not found[-1][1].clean:
+            # What a killed process wrote last may be in the system's memory only. Nobody may see it before it is safe.
+            self._storage.sync_file(found[-1][0].path)
         return found
 
     def _cut_tail(self, file: JournalFile, scanned: Scan, data: memoryview) -> None:
@@ -141,17 +147,14 @@ class Journal:
 
     @property
     def unsynced(self) -> bool:
-        """Whether anything was written since the last sync, or left by an earlier process without one."""
-        if self._current is None:
-            return bool(self.files) and not self._recovered_synced
-        return self._current.position > self._synced
+        """Whether anything was written since the last sync."""
+        return self._current is not None and self._current.position > self._synced
 
     def prepare(self, state: Callable[[], bytes]) -> None:
         """Make sure that there is a file to append to, with room: roll where the current one has grown enough."""
         if self._current is None and self.files and self.files[-1].bytes < self._file_bytes:
             self._current = self._storage.open_append(self.files[-1].path)
-            self._synced = 0  # what an earlier process left unsynced is unknown
-            self.sync()
+            self._synced = self._current.position  # recovery synced it
         if self._current is None or self._current.position >= self._file_bytes:
             self._roll(state())
 
@@ -161,7 +164,6 @@ class Journal:
         elif self.files:
             self._current = self._storage.open_append(self.files[-1].path)
             self._end_current()
-        self._storage.make_directory(self._directory)
         path = os.path.join(self._directory, file_name(self._next_number))
         draft = Draft(frames.STATE, 0, 0, 0, 0, self._clock.now_micros(), 0, state, frames.crc32(state))
         head = journal_file.encode_header(self._next_number, self._pond_id, self._clock.now_micros())
@@ -228,9 +230,6 @@ class Journal:
             self._current.sync()
             self.syncs += 1
             self._synced = self._current.position
-        elif self.files and not self._recovered_synced:
-            self._storage.sync_file(self.files[-1].path)
-        self._recovered_synced = True
 
     def remove(self, file: JournalFile) -> None:
         """Let go of a file that is not the current one."""

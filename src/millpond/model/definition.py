@@ -1,0 +1,103 @@
+"""What a stream is: the definition that the catalog keeps and every room is handed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import pyarrow as pa
+
+from millpond.errors import InvalidSchema, InvalidValue
+from millpond.model.names import directory_of
+from millpond.model.units import Bytes, Duration, Seconds, Size, parse_bytes, parse_seconds
+
+Durability = Literal["disk", "os", "memory"]
+DURABILITIES: tuple[Durability, ...] = get_args(Durability)
+
+# A streamlet costs an active segment and an app transaction in every Delta commit.
+STREAMLETS_MAX = 1_024
+
+
+def check_durability(value: str) -> Durability:
+    """`value` if it is a durability."""
+    for known in DURABILITIES:
+        if value == known:
+            return known
+    raise InvalidValue(f"no durability {value!r}", hint=f"one of {', '.join(DURABILITIES)}")
+
+
+@dataclass(frozen=True)
+class Settle:
+    """When a stream settles by itself: after so much time, or when so many bytes are live, whichever is first."""
+
+    every: Duration = "60s"
+    bytes: Size = "128MB"
+
+    def __post_init__(self) -> None:
+        if self.every_seconds <= 0 or self.bytes_live <= 0:
+            raise InvalidValue(f"{self} would never stop settling", hint='e.g. Settle(every="60s", bytes="128MB")')
+
+    @property
+    def every_seconds(self) -> float:
+        return parse_seconds(self.every)
+
+    @property
+    def bytes_live(self) -> int:
+        return parse_bytes(self.bytes)
+
+
+@dataclass(frozen=True)
+class StreamDefinition:
+    """A stream as it was created and altered. `schemas` holds every version: journal frames name the one they use."""
+
+    id: int
+    name: str
+    schemas: tuple[pa.Schema, ...]
+    keys: tuple[str, ...] = ()
+    event_time: str | None = None
+    streamlets: int = 1
+    durability: Durability = "disk"
+    settle: Settle | None = Settle(Seconds(60), Bytes(128_000_000))
+    partition_seconds: int = 86_400
+    memory_bytes: int | None = None
+    raw: bool = False
+    generation: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.streamlets <= STREAMLETS_MAX:
+            raise InvalidValue(f"{self.streamlets} streamlets", hint=f"1 to {STREAMLETS_MAX}")
+        if self.partition_seconds < 60:
+            raise InvalidValue(f"a time partition of {self.partition_seconds} s is too short", hint="at least 60s")
+        for key in self.keys:
+            kind = self._field(key, "key").type
+            if pa.types.is_nested(kind):
+                raise InvalidSchema(f"key {key!r} has type {kind}", hint="a key is a plain value")
+        if len(set(self.keys)) != len(self.keys):
+            raise InvalidSchema(f"keys {list(self.keys)} name a column twice", hint="name each once")
+        if self.event_time is not None:
+            kind = self._field(self.event_time, "event time").type
+            if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+                raise InvalidSchema(f"event time {self.event_time!r} has type {kind}", hint="a timestamp or a date")
+
+    def _field(self, column: str, role: str) -> pa.Field:
+        if self.schema.get_field_index(column) < 0:
+            raise InvalidSchema(f"{role} {column!r} is not a column", hint=f"columns: {', '.join(self.schema.names)}")
+        return self.schema.field(column)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The newest version: the user's columns."""
+        return self.schemas[-1]
+
+    @property
+    def schema_version(self) -> int:
+        return len(self.schemas) - 1
+
+    @property
+    def directory(self) -> str:
+        """The name of this stream's directories."""
+        return directory_of(self.name, self.id)
+
+    def altered(self, schema: pa.Schema) -> StreamDefinition:
+        """The same stream with one more schema version."""
+        return replace(self, schemas=(*self.schemas, schema))
