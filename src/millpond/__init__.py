@@ -1,1 +1,82 @@
-"""Millpond: streams come in, are held, and settle into an open table; Spark SQL sees both as one."""
+"""Millpond: a record is sent once, acknowledged when it is safe, readable at once, and settles once into an open table.
+
+    import millpond, pyarrow as pa
+
+    with millpond.open("./pond") as pond:
+        meters = pond.create_stream("grid/meters", schema=pa.schema([("vid", pa.string()), ("temp", pa.float64())]))
+        meters.append({"vid": "m-1", "temp": 21.5})
+        meters.scan("temp > 20")
+
+Names are imported when they are first used: `import millpond` is quick, and Spark is imported only by who uses it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millpond import errors, spark
+    from millpond.archive.settle import SettleReport
+    from millpond.errors import MillpondError
+    from millpond.log.engine import Appended as Ack
+    from millpond.model.definition import Settle, StreamDefinition
+    from millpond.model.offsets import OffsetRange
+    from millpond.model.units import Bytes, Seconds
+    from millpond.pond.opening import open_pond as open
+    from millpond.pond.pond import Pond
+    from millpond.pond.stream import Stream
+    from millpond.query import QueryReport, Snapshot, StreamReader
+
+__version__ = "0.1.0"
+
+# Public name -> the module it lives in, and its name there.
+_HOMES = {
+    "Ack": ("millpond.log.engine", "Appended"),
+    "Bytes": ("millpond.model.units", "Bytes"),
+    "MillpondError": ("millpond.errors", "MillpondError"),
+    "OffsetRange": ("millpond.model.offsets", "OffsetRange"),
+    "Pond": ("millpond.pond.pond", "Pond"),
+    "QueryReport": ("millpond.query", "QueryReport"),
+    "Seconds": ("millpond.model.units", "Seconds"),
+    "Settle": ("millpond.model.definition", "Settle"),
+    "SettleReport": ("millpond.archive.settle", "SettleReport"),
+    "Snapshot": ("millpond.query", "Snapshot"),
+    "Stream": ("millpond.pond.stream", "Stream"),
+    "StreamDefinition": ("millpond.model.definition", "StreamDefinition"),
+    "StreamReader": ("millpond.query", "StreamReader"),
+    "errors": ("millpond.errors", ""),
+    "open": ("millpond.pond.opening", "open_pond"),
+    "spark": ("millpond.spark", ""),
+}
+
+__all__ = [
+    "Ack",
+    "Bytes",
+    "MillpondError",
+    "OffsetRange",
+    "Pond",
+    "QueryReport",
+    "Seconds",
+    "Settle",
+    "SettleReport",
+    "Snapshot",
+    "Stream",
+    "StreamDefinition",
+    "StreamReader",
+    "errors",
+    "open",
+    "spark",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'millpond' has no attribute {name!r}")
+    module, inner = _HOMES[name]
+    found = importlib.import_module(module)
+    return getattr(found, inner) if inner else found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

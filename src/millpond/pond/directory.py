@@ -1,0 +1,93 @@
+"""A pond's directory: what it is (`pond.json`), and that one process at a time has it (`lock`).
+
+pond/
+  pond.json   lock
+  journal/    spill/    archive/<stream>/…
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from dataclasses import dataclass
+
+import msgspec
+
+from millpond.clock import Clock
+from millpond.errors import Damaged, FormatTooNew, InvalidValue, PondLocked
+from millpond.storage import FileLock, Storage
+
+FORMAT = 1
+
+
+class PondFile(msgspec.Struct):
+    """The content of `pond.json`."""
+
+    format: int
+    id: str
+    created_micros: int
+
+
+@dataclass(frozen=True)
+class PondDirectory:
+    """An open, locked pond directory."""
+
+    path: str
+    id: bytes
+    lock: FileLock
+
+    @property
+    def archive(self) -> str:
+        return os.path.join(self.path, "archive")
+
+    @classmethod
+    def open(cls, path: str, storage: Storage, clock: Clock, *, create: bool) -> PondDirectory:
+        """Take the lock, and read or make `pond.json`."""
+        described = os.path.join(path, "pond.json")
+        if not storage.exists(described):
+            if not create:
+                raise InvalidValue(f"{path} is not a pond", hint=f"make one with: millpond init {path}")
+            others = [n for n in storage.list(path) if n != "lock" and not n.startswith("pond.json.")]
+            if others:
+                raise InvalidValue(
+                    f"{path} is not a pond and not empty (it holds {others[0]!r})",
+                    hint="name an empty or a new directory",
+                )
+        storage.make_directory(path)
+        try:
+            lock = storage.lock(os.path.join(path, "lock"))
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            raise PondLocked(
+                f"another process has the pond {path} open",
+                hint="close it there; a pond belongs to one process at a time",
+            ) from None
+        try:
+            if not storage.exists(described):
+                fresh = PondFile(FORMAT, secrets.token_hex(16), clock.now_micros())
+                storage.replace(described, msgspec.json.format(msgspec.json.encode(fresh)))
+                storage.sync_directory(os.path.dirname(os.path.abspath(path)))
+            return cls(path, _read_id(described, storage), lock)
+        except BaseException:
+            lock.release()
+            raise
+
+
+def _read_id(described: str, storage: Storage) -> bytes:
+    data = storage.read(described)
+    hint = "restore it from a copy: the journal's files and the archive's commits carry the same id"
+    try:
+        found = msgspec.json.decode(data, type=PondFile)
+        pond_id = bytes.fromhex(found.id)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Damaged(f"{described} cannot be read: {error}", hint=hint) from None
+    if found.format > FORMAT:
+        raise FormatTooNew(
+            f"{described} says format {found.format}; this Millpond knows up to {FORMAT}",
+            hint="open the pond with the version of Millpond that wrote it, or a newer one",
+        )
+    if len(pond_id) != 16:
+        raise Damaged(f"{described} holds an id of {len(pond_id)} bytes", hint=hint)
+    return pond_id

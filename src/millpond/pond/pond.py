@@ -1,0 +1,305 @@
+"""A pond: the streams of one directory. Small on purpose: what can be done with a stream is on `Stream`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.archive.stream_archive import StreamArchive
+from millpond.clock import Clock
+from millpond.errors import PondClosed, StreamExists, StreamNotFound, TooLarge
+from millpond.flight import FlightDoor
+from millpond.ingest import Ingest
+from millpond.log.embedded.engine import EmbeddedLog
+from millpond.log.engine import Part
+from millpond.model.definition import Durability, Settle, StreamDefinition, check_durability
+from millpond.model.names import check_name
+from millpond.model.offsets import ranges_between
+from millpond.model.schema import RAW_EVENTS, check_alteration, check_schema
+from millpond.model.units import Duration, Size, parse_bytes, parse_seconds
+from millpond.pond.background import Background
+from millpond.pond.catalog import AUDIT, CATALOG, OWN_STREAMS, Catalog, encode_definition
+from millpond.pond.directory import PondDirectory
+from millpond.pond.status import PondStatus
+from millpond.pond.stream import Stream
+from millpond.settings import Settings
+from millpond.storage import Storage
+from millpond.wire.live import live_batches
+from millpond.wire.served import Change
+from millpond.wire.ticket import LiveTicket
+
+DEFAULT_SETTLE = Settle()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Pond:
+    """Made by `millpond.open`. Thread-safe; a context manager that closes it."""
+
+    def __init__(
+        self,
+        directory: PondDirectory,
+        archive_root: str,
+        log: EmbeddedLog,
+        storage: Storage,
+        clock: Clock,
+        settings: Settings,
+        *,
+        background: bool,
+        settle_on_close: bool,
+    ) -> None:
+        self._directory, self._archive_root, self._log = directory, archive_root, log
+        self._storage, self._clock, self._settings = storage, clock, settings
+        self._settle_on_close = settle_on_close
+        self._lock = threading.RLock()
+        self._closed = False
+        self._listeners: list[Callable[[Change], None]] = []
+        self._door: FlightDoor | None = None
+        for definition in OWN_STREAMS:
+            log.add_stream(definition)
+        self._catalog = Catalog.replay(self._own_records(CATALOG))
+        self._finish_drops()
+        self._streams = {name: self._open_stream(d) for name, d in self._catalog.streams.items()}
+        log.forget_unclaimed()
+        self._background = Background(self._stream_list) if background else None
+
+    # Streams.
+
+    def create_stream(
+        self,
+        name: str,
+        schema: pa.Schema | None = None,
+        *,
+        keys: Sequence[str] = (),
+        event_time: str | None = None,
+        streamlets: int = 1,
+        durability: Durability = "disk",
+        settle: Settle | None = DEFAULT_SETTLE,
+        partition: Duration = "1d",
+        memory: Size | None = None,
+        exist_ok: bool = False,
+    ) -> Stream:
+        """Create a stream. Without a schema it takes raw events: time, headers, body.
+
+        `keys`: columns to look records up by, the first one primary (it decides the streamlet). `settle`: when it
+        moves to the archive by itself; None means never. `partition`: the time that one directory of objects covers,
+        by `event_time` where given, else by time of ingestion. `memory`: how much of it may be held in memory.
+        """
+        check_name(name)
+        definition = StreamDefinition(
+            id=0,
+            name=name,
+            schemas=(RAW_EVENTS if schema is None else check_schema(schema),),
+            keys=tuple(keys),
+            event_time=event_time,
+            streamlets=streamlets,
+            durability=check_durability(durability),
+            settle=settle,
+            partition_seconds=int(parse_seconds(partition)),
+            memory_bytes=None if memory is None else parse_bytes(memory),
+            raw=schema is None,
+        )
+        with self._changing():
+            if name in self._streams:
+                if exist_ok:
+                    return self._streams[name]
+                raise StreamExists(f"stream {name!r} is there already", hint="pond.stream(name) opens it")
+            if len(self._streams) >= self._settings.streams_max:
+                raise TooLarge(f"the pond has {len(self._streams)} streams", hint="raise the setting streams_max")
+            definition = replace(definition, id=self._catalog.next_id)
+            self._record("create", definition)
+            stream = self._streams[name] = self._open_stream(definition)
+            self._tell(Change("created", name))
+            return stream
+
+    def stream(self, name: str) -> Stream:
+        """The stream of that name; `StreamNotFound` if there is none."""
+        self._check_open()
+        found = self._streams.get(name)
+        if found is None:
+            check_name(name)
+            known = ", ".join(sorted(self._streams)[:8]) or "none yet"
+            raise StreamNotFound(f"no stream {name!r}", hint=f"streams: {known}")
+        return found
+
+    def streams(self) -> list[Stream]:
+        """All streams, by name."""
+        self._check_open()
+        return sorted(self._stream_list(), key=lambda stream: stream.name)
+
+    def alter_stream(self, name: str, schema: pa.Schema) -> Stream:
+        """Add nullable columns: `schema` is the old one with more at the end. Anything else is refused."""
+        with self._changing():
+            stream = self.stream(name)
+            grown = check_alteration(stream.schema, schema)
+            if grown.equals(stream.schema):
+                return stream
+            definition = stream.definition.altered(grown)
+            self._record("alter", definition)
+            self._log.alter_stream(definition)
+            stream.archive.alter(definition)
+            stream.redefine(definition)
+            self._tell(Change("altered", name))
+            return stream
+
+    def drop_stream(self, name: str) -> None:
+        """Drop a stream and everything it holds, live and settled. What was dropped is on record in `_pond/audit`."""
+        with self._changing():
+            stream = self.stream(name)
+            definition, status = stream.definition, stream.status()
+            detail = f"rows_live={status.rows_live} rows_settled={status.rows_settled} id={definition.id}"
+            self._append_own(AUDIT, {"action": "drop", "stream": name, "detail": detail})
+            self._record("drop", definition)
+            del self._streams[name]
+            stream.redefine(None)
+            self._log.drop_stream(definition.id)
+            stream.archive.delete()
+            self._tell(Change("dropped", name))
+
+    def audit(self) -> pa.Table:
+        """What was discarded, when and why: the records of `_pond/audit`."""
+        self._check_open()
+        schema = AUDIT.schema
+        return pa.Table.from_batches([b.select(schema.names) for b in self._own_records(AUDIT)], schema)
+
+    def _open_stream(self, definition: StreamDefinition) -> Stream:
+        root = os.path.join(self._archive_root, definition.directory)
+        archive = StreamArchive.open(self._storage, root, definition, self._directory.id.hex(), self._clock)
+        self._log.add_stream(definition, archive.snapshot().boundary)
+        return Stream(definition, self._log, archive, self._clock, self._settings, self._open_door)
+
+    def _finish_drops(self) -> None:
+        """Finish what a crash in the middle of a drop left behind."""
+        for definition in self._catalog.dropped.values():
+            directory = os.path.join(self._archive_root, definition.directory)
+            if self._storage.exists(directory):
+                self._storage.remove_tree(directory)
+
+    # The pond's own streams.
+
+    def _own_records(self, definition: StreamDefinition) -> Iterator[pa.RecordBatch]:
+        heads = self._log.heads(definition.id)
+        for streamlet, offsets in ranges_between({}, heads).items():
+            yield from self._log.read(definition.id, streamlet, offsets)
+
+    def _append_own(self, definition: StreamDefinition, row: dict[str, Any]) -> None:
+        now = self._clock.now_micros()
+        parts: list[Part] = Ingest(definition).prepare([{"time": _EPOCH + timedelta(microseconds=now), **row}], now)
+        self._log.append(definition.id, parts, ingest_micros=now, durability="disk")
+
+    def _record(self, op: str, definition: StreamDefinition) -> None:
+        """Put a change on record, durably, and let it take effect in the catalog."""
+        self._append_own(CATALOG, {"op": op, "stream": definition.id, "body": encode_definition(definition)})
+        self._catalog.apply(op, definition)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._lock:
+            self._check_open()
+            yield
+
+    # For doors and Spark.
+
+    def attach(self, spark: Any) -> Any:
+        """Every stream as a view in this Spark session: `grid/meters` as `grid_meters`, also those made later."""
+        return importlib.import_module("millpond.spark").attach(self, spark)
+
+    def served_streams(self) -> list[Stream]:
+        """The streams in the order of their ids."""
+        self._check_open()
+        return sorted(self._stream_list(), key=lambda stream: stream.definition.id)
+
+    def on_change(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """Call `callback` after each stream is created, altered or dropped. Returns how to stop it."""
+        with self._lock:
+            self._listeners.append(callback)
+        return lambda: self._forget(callback)
+
+    def _forget(self, callback: Callable[[Change], None]) -> None:
+        with self._lock, contextlib.suppress(ValueError):
+            self._listeners.remove(callback)
+
+    def _tell(self, change: Change) -> None:
+        for listener in list(self._listeners):
+            listener(change)
+
+    def live(self, ticket: LiveTicket) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """A ticket's records, for the Flight door."""
+        self._check_open()
+        for stream in self._stream_list():
+            if stream.settling.definition.id == ticket.stream:
+                return live_batches(stream.halves, ticket)
+        raise StreamNotFound(f"no stream with id {ticket.stream}", hint="it was dropped; make the DataFrame again")
+
+    def _open_door(self) -> FlightDoor:
+        with self._changing():
+            if self._door is None:
+                self._door = FlightDoor(self)
+            return self._door
+
+    # Looking after it.
+
+    @property
+    def path(self) -> str:
+        return self._directory.path
+
+    def status(self) -> PondStatus:
+        """How the pond does: every stream, the log, and how much was written for what was appended."""
+        streams = tuple(stream.status() for stream in self.streams())
+        log = self._log.status()
+        archived = sum(s.settling.bytes_written + s.settling.compacted_bytes for s in streams)
+        written = log.journal_written_bytes + log.spill_written_bytes + archived
+        ratio = written / log.appended_bytes if log.appended_bytes else None
+        return PondStatus(self.path, self._directory.id.hex(), streams, log, ratio, log.warnings)
+
+    @property
+    def log(self) -> EmbeddedLog:
+        """The log engine, for those who look after the pond."""
+        return self._log
+
+    def _stream_list(self) -> list[Stream]:
+        return list(self._streams.values())
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PondClosed(f"the pond {self.path} is closed", hint="open it again")
+
+    def close(self, *, settle: bool | None = None) -> None:
+        """Finish background work, settle if asked, sync, and let go of the directory. May be called twice."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        try:
+            if self._background is not None:
+                self._background.stop()
+            if settle if settle is not None else self._settle_on_close:
+                for stream in self._stream_list():
+                    if stream.definition.settle is not None:
+                        stream.settle()
+        finally:
+            try:
+                if self._door is not None:
+                    self._door.close()
+                self._log.close()
+            finally:
+                self._directory.lock.release()
+
+    def __enter__(self) -> Pond:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<millpond pond {self.path!r}, {len(self._streams)} streams{', closed' if self._closed else ''}>"

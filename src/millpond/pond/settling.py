@@ -1,0 +1,139 @@
+"""Settling one stream: from the log to the archive, and only then out of the log.
+
+The order is what makes it safe at every step: the journal is synced through what settles (I3), the archive makes the
+records and the new boundary visible in one synced commit, and after that the log lets go. A failure leaves the records
+where they were; the next attempt starts from whatever boundary the archive has.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from millpond.archive.settle import SettleReport
+from millpond.archive.stream_archive import StreamArchive
+from millpond.clock import Clock
+from millpond.errors import MillpondError, SettleFailed
+from millpond.log.engine import LogEngine
+from millpond.model.definition import StreamDefinition
+from millpond.model.offsets import OffsetRange, ranges_between
+
+RETRY_SECONDS_FIRST = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SettleState:
+    """How settling goes, for `status()`."""
+
+    settles: int = 0
+    rows: int = 0
+    bytes_written: int = 0
+    compacted_bytes: int = 0
+    last_micros: int | None = None
+    failures: int = 0
+    failure: str = ""
+    retry_seconds: float = 0.0
+
+
+class Settling:
+    """One stream's settling. Thread-safe; one settle of a stream at a time."""
+
+    def __init__(
+        self,
+        definition: StreamDefinition,
+        log: LogEngine,
+        archive: StreamArchive,
+        clock: Clock,
+        retry_seconds_max: float,
+    ) -> None:
+        self.definition = definition
+        self._log, self._archive, self._clock = log, archive, clock
+        self._retry_seconds_max = retry_seconds_max
+        self._one_at_a_time = threading.Lock()
+        self._bytes_waiting = 0
+        self._waiting_since: float | None = None
+        self._retry_at = float("-inf")
+        self.state = SettleState()
+
+    def appended(self, count: int) -> None:
+        """So many bytes more are live."""
+        self._bytes_waiting += count
+        if self._waiting_since is None:
+            self._waiting_since = self._clock.monotonic_seconds()
+
+    def due(self) -> bool:
+        """Whether it is time to settle by itself: enough bytes, or enough time since the first of them."""
+        settle, since, now = self.definition.settle, self._waiting_since, self._clock.monotonic_seconds()
+        if settle is None or since is None or now < self._retry_at:
+            return False
+        return self._bytes_waiting >= settle.bytes_live or now - since >= settle.every_seconds
+
+    def settle(self) -> SettleReport | None:
+        """Settle everything acknowledged up to now. None if there is nothing. `SettleFailed` leaves it live."""
+        if self.definition.settle is None:
+            raise SettleFailed(
+                f"{self.definition.name} is not archived", hint="create it with settle=millpond.Settle() to archive it"
+            )
+        with self._one_at_a_time:
+            waiting, self._bytes_waiting = self._bytes_waiting, 0
+            since, self._waiting_since = self._waiting_since, None
+            try:
+                report = self._settle()
+            except BaseException as error:
+                self._bytes_waiting += waiting
+                self._waiting_since = since if since is not None else self._clock.monotonic_seconds()
+                self._failed(error)
+                if isinstance(error, MillpondError) or not isinstance(error, Exception):
+                    raise
+                raise SettleFailed(
+                    f"{self.definition.name} did not settle: {type(error).__name__}: {error}",
+                    hint="the records stay live; it is tried again in the background, or call settle() again",
+                ) from error
+            self._succeeded(report)
+            return report
+
+    def _settle(self) -> SettleReport | None:
+        stream_id = self.definition.id
+        start = self._archive.snapshot(refresh=True).boundary
+        heads = self._log.heads(stream_id)
+        self._log.sync()
+        ranges = ranges_between(start, heads)
+        report = None
+        if ranges:
+            stop = {streamlet: offsets.stop for streamlet, offsets in ranges.items()}
+            report = self._archive.settle(start, {**start, **stop}, self._batches(ranges))
+        self._log.release(stream_id, self._archive.snapshot().boundary)
+        return report
+
+    def _batches(self, ranges: dict[int, OffsetRange]) -> Iterator[pa.RecordBatch]:
+        for streamlet, offsets in ranges.items():
+            yield from self._log.read(self.definition.id, streamlet, offsets)
+
+    def compact(self) -> None:
+        """Merge small objects, if there are enough of them."""
+        report = self._archive.compact()
+        if report is not None:
+            self.state = replace(self.state, compacted_bytes=self.state.compacted_bytes + report.bytes_written)
+
+    def _failed(self, error: BaseException) -> None:
+        failures = self.state.failures + 1
+        pause = min(RETRY_SECONDS_FIRST * 2 ** (failures - 1), self._retry_seconds_max)
+        self._retry_at = self._clock.monotonic_seconds() + pause
+        message = f"{type(error).__name__}: {error}"
+        self.state = replace(self.state, failures=failures, failure=message, retry_seconds=pause)
+
+    def _succeeded(self, report: SettleReport | None) -> None:
+        self._retry_at = float("-inf")
+        state = replace(self.state, failures=0, failure="", retry_seconds=0.0)
+        if report is not None:
+            state = replace(
+                state,
+                settles=state.settles + 1,
+                rows=state.rows + report.rows,
+                bytes_written=state.bytes_written + report.bytes_written,
+                last_micros=self._clock.now_micros(),
+            )
+        self.state = state

@@ -1,0 +1,204 @@
+"""A stream, as users hold it: append, read, scan, get, settle; and where its two halves meet."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millpond import query
+from millpond.archive.settle import SettleReport
+from millpond.archive.stream_archive import StreamArchive
+from millpond.clock import Clock
+from millpond.errors import InvalidValue, StreamNotFound
+from millpond.ingest import Ingest
+from millpond.log.engine import Appended, LogEngine
+from millpond.model.definition import Durability, StreamDefinition, check_durability
+from millpond.pond.settling import Settling
+from millpond.pond.status import StreamStatus
+from millpond.query import Halves, QueryReport, SegmentListing, Snapshot, Start, StreamReader, Where
+from millpond.settings import Settings
+from millpond.wire.served import Door
+
+
+class Stream:
+    """Get one from `pond.stream(name)` or `pond.create_stream(...)`. Thread-safe; there is one object per stream."""
+
+    def __init__(
+        self,
+        definition: StreamDefinition,
+        log: LogEngine,
+        archive: StreamArchive,
+        clock: Clock,
+        settings: Settings,
+        open_door: Any,
+    ) -> None:
+        self._definition: StreamDefinition | None = definition
+        self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
+        self._settings, self._open_door = settings, open_door
+        self._ingest = Ingest(definition, settings.append_bytes_max)
+        self.halves = Halves(lambda: self.definition, log, archive)
+        self.settling = Settling(definition, log, archive, clock, settings.retry_seconds_max)
+        if log.bytes_live(definition.id):
+            self.settling.appended(log.bytes_live(definition.id))
+
+    def __repr__(self) -> str:
+        return f"<millpond stream {self._name!r}>"
+
+    # What it is.
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def definition(self) -> StreamDefinition:
+        """As created and altered; `StreamNotFound` once it was dropped."""
+        if self._definition is None:
+            raise StreamNotFound(f"stream {self._name!r} was dropped", hint="pond.streams() lists what is there")
+        return self._definition
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its records, without `_streamlet`, `_offset` and `_ingest_time`."""
+        return self.definition.schema
+
+    # Writing.
+
+    def append(
+        self, rows: Any, *, producer: str = "", sequence: int | None = None, durability: Durability | None = None
+    ) -> Appended:
+        """Append records: a dict, a list of dicts, a `RecordBatch`, a `Table` or a pandas DataFrame. All or nothing.
+
+        Returns once the records are as safe as the stream's durability (or the one given here) says; the answer
+        names it and the offsets. With a producer and a sequence that goes upwards, a retry is recognised and gets the
+        first one's offsets. Raises `InvalidRecord` naming row, column and value, or a `Backpressure` error when there
+        is no room; nothing is kept then.
+        """
+        if (sequence is None) != (not producer):
+            raise InvalidValue(
+                f"producer {producer!r} with sequence {sequence!r}", hint="give both, for an idempotent append, or none"
+            )
+        ingest = self._ingest
+        definition = self.definition
+        now = self._clock.now_micros()
+        parts = ingest.prepare(rows, now)
+        if not parts:
+            return Appended({}, durability or definition.durability)
+        answer = self._log.append(
+            definition.id,
+            parts,
+            ingest_micros=now,
+            durability=check_durability(durability) if durability else definition.durability,
+            producer=producer,
+            sequence=sequence or 0,
+            schema_version=ingest.definition.schema_version,
+        )
+        if not answer.duplicate:
+            self.settling.appended(sum(p.batch.nbytes if p.batch is not None else len(p.encoded or b"") for p in parts))
+        return answer
+
+    # Reading.
+
+    def read(
+        self,
+        start: Start = "earliest",
+        *,
+        follow: bool = False,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        batch_rows: int = 65_536,
+    ) -> StreamReader:
+        """Batches in order per streamlet, settled and live without a seam, system columns included.
+
+        `start`: "earliest", "latest", offsets per streamlet, or a time (of ingestion). `follow`: go on as records
+        arrive, until closed. The reader's `position` may be kept and given as `start` later.
+        """
+        return query.read(self.halves, start, follow=follow, columns=columns, where=where, batch_rows=batch_rows)
+
+    def scan(self, where: Where = None, *, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:
+        """The records that match, live ∪ settled, as one table of one exact snapshot; no promise about their order."""
+        return query.scan(self.halves, where, columns, limit)
+
+    def scan_batches(
+        self, where: Where = None, *, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """As `scan`, batch by batch."""
+        return query.scan_batches(self.halves, where, columns, limit)
+
+    def count(self, where: Where = None) -> int:
+        """How many records match."""
+        return query.count(self.halves, where)
+
+    def explain(self, where: Where = None) -> QueryReport:
+        """What a scan would read and skip, without reading it."""
+        return query.plan(self.halves, where)
+
+    def get(self, key: Any = None, /, *, limit: int = 10, **secondary: Any) -> pa.Table:
+        """Records by primary key, or by a secondary one (`get(city="Nice")`), newest first, over both halves."""
+        return query.get(self.halves, key, limit=limit, secondary=secondary)
+
+    def snapshot(self) -> Snapshot:
+        """What is there now: a Delta version with its boundary, and the heads. Readable while settling goes on."""
+        return self.halves.snapshot()
+
+    def segments(self) -> list[SegmentListing]:
+        """The stream's segments, archived and live."""
+        return query.segments(self.halves)
+
+    def read_segment(self, segment_id: str, *, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The records of one segment."""
+        return query.read_segment(self.halves, segment_id, columns)
+
+    # Keeping.
+
+    def settle(self) -> SettleReport | None:
+        """Move everything acknowledged up to now into the archive. None if all has settled already."""
+        return self.settling.settle()
+
+    def status(self) -> StreamStatus:
+        """Where the stream stands."""
+        definition = self.definition
+        snapshot = self.snapshot()
+        objects = snapshot.settled.objects
+        return StreamStatus(
+            name=definition.name,
+            id=definition.id,
+            generation=definition.generation,
+            streamlets=definition.streamlets,
+            durability=definition.durability,
+            boundary=dict(snapshot.boundary),
+            head=dict(snapshot.heads),
+            rows_live=sum(len(offsets) for offsets in snapshot.live.values()),
+            rows_settled=int(objects.rows.sum()),
+            bytes_live=self._log.bytes_live(definition.id),
+            bytes_settled=int(objects.sizes.sum()),
+            objects=len(objects),
+            version=snapshot.version,
+            settling=self.settling.state,
+            warnings=tuple(self._archive.warnings),
+        )
+
+    # Spark, and what the pond does with a stream.
+
+    def to_spark(self, spark: Any) -> Any:
+        """A Spark DataFrame of the stream, live ∪ settled; each query of it sees one exact, fresh snapshot."""
+        return importlib.import_module("millpond.spark").to_spark(self, spark)
+
+    def door(self) -> Door:
+        """Where Spark's executors fetch the live half."""
+        door: Door = self._open_door()
+        return door
+
+    def redefine(self, definition: StreamDefinition | None) -> None:
+        """The catalog has changed: the stream was altered, or (None) dropped."""
+        if definition is not None:
+            self._ingest = Ingest(definition, self._settings.append_bytes_max)
+            self.settling.definition = definition
+        self._definition = definition
+
+    @property
+    def archive(self) -> StreamArchive:
+        return self._archive
