@@ -1,0 +1,1 @@
+"""The settled half of a stream: Parquet objects, their index, and the Delta table that says which of them count."""

@@ -1,0 +1,1 @@
+"""What is known of each object without opening it, so that queries can leave objects out."""

@@ -1,0 +1,324 @@
+"""The ledger of a stream: what has been committed, and how one more commit is made.
+
+A commit is one step from a known state to the next version. Its order is what makes it safe (I5):
+
+    objects are written and synced        by the caller, under names nobody else has
+    index entries are written and synced
+    one Delta commit                      adds, removes, the whole boundary, the state it leads to
+    the commit file is synced             only then does the caller hear of it, and the log may let go
+
+Every commit of ours states the boundary of all streamlets, so the newest one is enough to know it. A commit becomes
+exactly the next version or fails; a failure of any kind is resolved by reading what that version is: ours (the answer
+was lost), somebody else's (`Refused`), or none. Nothing is deleted here.
+
+Not thread-safe: the archive serialises its use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.archive.checksums import checksum
+from millpond.archive.commit_file import (
+    ACTIONS,
+    COMMIT,
+    INDEX,
+    INDEX_CHECKSUM,
+    KIND,
+    LAST_CHECKPOINT,
+    LOG_DIRECTORY,
+    STATE,
+    CommitFile,
+    Mangled,
+    Torn,
+    checkpoint_name,
+    commit_name,
+    parse_commit,
+)
+from millpond.archive.durable import DurableLog
+from millpond.archive.index.entries import IndexFile, IndexFiles, merge
+from millpond.archive.repair import repair_log
+from millpond.archive.state import TableState, app_id, changed_digest, load_state, objects_digest, state_text
+from millpond.archive.table import UNREADABLE, Added, DeltaLog, Removed
+from millpond.clock import Clock
+from millpond.errors import Damaged, SettleFailed
+from millpond.model.definition import StreamDefinition
+from millpond.model.offsets import Boundary
+from millpond.model.schema import stored_schema
+from millpond.storage.protocol import Storage
+
+
+class Refused(Exception):
+    """Another writer's commit took the version that ours was meant to be. Ours left nothing visible."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a commit does. `boundary` is the whole one; `entries` are the index entries of `added`, a row each."""
+
+    kind: str
+    boundary: Boundary
+    added: Sequence[Added] = ()
+    removed: Sequence[Removed] = ()
+    entries: pa.Table | None = None
+    data_change: bool = True
+
+
+class Ledger:
+    """`state` is None while there is no table."""
+
+    def __init__(
+        self, storage: Storage, root: str, definition: StreamDefinition, pond_id: str, clock: Clock, delta: DeltaLog
+    ) -> None:
+        self.definition = definition
+        self.state: TableState | None = None
+        self.set_aside: tuple[str, ...] = ()
+        self.checkpoint_version = -1
+        self.root = root
+        self.index = IndexFiles(storage, root)
+        self.delta = delta
+        self._storage = storage
+        self._pond_id = pond_id
+        self._clock = clock
+        self._durable = DurableLog(storage, root)
+
+    def open(self) -> None:
+        """Repair what a power cut left, then load."""
+        warnings: list[str] = []
+        last = self.index.last_checkpoint(warnings)
+        self.checkpoint_version = -1 if last is None else last.version
+        log = repair_log(self._storage, self.root, last)
+        self.set_aside = tuple(log.set_aside)
+        self._durable.reset(log.version)
+        if log.version < 0:
+            return
+        self._load()
+        if self.delta.version != log.version:
+            raise Damaged(
+                f"{self.root} loads at version {self.delta.version}, its log ends at {log.version}",
+                hint="another process is writing to this table; open it again",
+            )
+        loaded = self.index.load(_index_files(log.commits))
+        self.state = load_state(
+            self.delta,
+            log.commits,
+            merge(loaded.tables),
+            self.definition,
+            self._app_ids,
+            None,
+            [*warnings, *loaded.warnings],
+        )
+
+    def refresh(self) -> TableState | None:
+        """The newest state, which may be another writer's doing; durable before it is believed."""
+        before = self.state
+        try:
+            newest = self.delta.refresh()
+        except UNREADABLE as error:
+            raise self._unreadable(error) from error
+        if newest == (-1 if before is None else before.version):
+            return before
+        self._durable.ensure(newest)
+        start = 0 if before is None else before.version + 1
+        commits = {version: self._read_commit(version) for version in range(start, newest + 1)}
+        files = _index_files(commits)
+        loaded = self.index.load(files) if before is None else self.index.read(files)
+        tables = loaded.tables if before is None else [before.objects.entries, *loaded.tables]
+        self.state = load_state(
+            self.delta,
+            commits,
+            merge(tables),
+            self.definition,
+            self._app_ids,
+            None if before is None else before.boundary,
+            [*(() if before is None else before.warnings), *loaded.warnings],
+        )
+        return self.state
+
+    def forget(self) -> None:
+        """The files are gone: as before the first settle."""
+        self.state, self.checkpoint_version = None, -1
+        self.delta.load()
+        self._durable = DurableLog(self._storage, self.root)
+
+    def create_table(self) -> TableState:
+        """Version 0, durable."""
+        self._storage.make_directory(posixpath.join(self.root, LOG_DIRECTORY))
+        definition = self.definition
+
+        def write(metadata: Mapping[str, Any]) -> None:
+            schema, description = stored_schema(definition.schema), f"Millpond stream {definition.name}"
+            self.delta.create(schema, name=definition.name, description=description, metadata=metadata)
+
+        with contextlib.suppress(Refused):  # another writer created it: as good as ours
+            self._step(0, {KIND: "create", STATE: state_text(0, {}), ACTIONS: 2}, write)
+        state = self.refresh()
+        assert state is not None, "a table that was just created has a version"
+        return state
+
+    def alter(self, definition: StreamDefinition) -> None:
+        """The stream has more columns from here on; the table gets them with `add_missing_columns`."""
+        self.definition = definition
+        if self.state is not None:
+            objects = self.state.objects.altered(stored_schema(definition.schema))
+            self.state = replace(self.state, objects=objects)
+
+    def add_missing_columns(self) -> None:
+        """The table gets the columns that the stream has and it lacks. `Refused` if another writer was first."""
+        known = self._known
+        schema = stored_schema(self.definition.schema)
+        missing = self.delta.missing_columns(schema)
+        if not missing:
+            return
+        transactions = self._transactions(known.boundary)
+        text = state_text(known.objects_digest, transactions)
+        metadata = {KIND: "alter", STATE: text, ACTIONS: len(transactions) + 1}
+        version = known.version + 1
+        self._step(version, metadata, lambda full: self.delta.add_columns(schema, missing, transactions, full))
+        self._adopt(replace(known, version=version))
+
+    def commit(self, change: Change) -> TableState:
+        """Make the change, durable, on top of `state`. `Refused` if another writer was first."""
+        known = self._known
+        version = known.version + 1
+        transactions = self._transactions(change.boundary)
+        added = objects_digest((one.path, one.bytes, one.rows) for one in change.added)
+        removed = objects_digest((one.path, one.bytes, one.rows) for one in change.removed)
+        digest = changed_digest(known.objects_digest, added, removed)
+        metadata: dict[str, Any] = {
+            KIND: change.kind,
+            STATE: state_text(digest, transactions),
+            ACTIONS: len(change.added) + len(change.removed) + len(transactions),
+        }
+        objects = known.objects
+        if change.entries is not None:
+            file = self.index.put(version, secrets.token_hex(4), change.entries)
+            self._storage.sync_directory(self.index.directory)
+            metadata |= {INDEX: file.name, INDEX_CHECKSUM: file.crc32}
+            objects = objects.changed(change.entries, [one.path for one in change.removed])
+
+        def write(full: Mapping[str, Any]) -> None:
+            now_millis = self._clock.now_micros() // 1_000
+            self.delta.commit(
+                change.added,
+                change.removed,
+                transactions,
+                full,
+                data_change=change.data_change,
+                now_millis=now_millis,
+            )
+
+        self._step(version, metadata, write)
+        return self._adopt(TableState(version, dict(change.boundary), objects, digest, known.warnings))
+
+    def checkpoint(self) -> None:
+        """Fold the log and the index up to now into one file each; what they replace in the index is removed.
+
+        The Delta checkpoint is durable, and its checksum known, before the hint of the index vouches for it.
+        """
+        known = self._known
+        if known.version == self.checkpoint_version:
+            return
+        log, name = posixpath.join(self.root, LOG_DIRECTORY), checkpoint_name(known.version)
+        try:
+            self.delta.checkpoint()
+        except UNREADABLE as error:
+            raise SettleFailed(
+                f"the checkpoint of {self.root} failed: {error}", hint="nothing is lost; it is tried again later"
+            ) from error
+        for written in (name, LAST_CHECKPOINT):
+            self._storage.sync_file(posixpath.join(log, written))
+        self._storage.sync_directory(log)
+        crc32 = checksum(self._storage.read(posixpath.join(log, name)))
+        self.index.checkpoint(known.version, known.objects.entries, name, crc32)
+        self.checkpoint_version = known.version
+        self.index.remove(self.index.superseded(known.version))
+
+    # One step of the log.
+
+    def _step(self, version: int, metadata: dict[str, Any], write: Callable[[Mapping[str, Any]], None]) -> None:
+        """One commit, durable afterwards. `SettleFailed` if it is not there, or not known to be."""
+        self._durable.ensure(version - 1)
+        commit_id = secrets.token_hex(8)
+        try:
+            write(metadata | {COMMIT: commit_id})
+        except Exception as error:
+            self._resolve(version, commit_id, error)
+        self._durable.ensure(version)
+
+    def _resolve(self, version: int, commit_id: str, error: Exception) -> None:
+        """The commit raised: did it happen? Returns if it did."""
+        try:
+            there = self._storage.exists(self._commit_path(version))
+            landed = there and self._read_commit(version).id == commit_id
+        except (OSError, Damaged) as unreadable:
+            raise SettleFailed(
+                f"whether version {version} of {self.root} was committed is not known: {error}; {unreadable}",
+                hint="nothing is lost: the next settle looks at the log first",
+            ) from error
+        if landed:
+            return
+        if there:
+            raise Refused(f"version {version} is another writer's") from error
+        raise SettleFailed(
+            f"the commit of version {version} to {self.root} failed: {error}",
+            hint="the records stay live and nothing is lost; settle again when the cause is gone",
+        ) from error
+
+    def _adopt(self, state: TableState) -> TableState:
+        """Our own commit happened: no need to read what we know, unless another writer added to it."""
+        try:
+            newest = self.delta.refresh()
+        except UNREADABLE as error:
+            raise self._unreadable(error) from error
+        self.state = state
+        if newest != state.version:
+            self.refresh()
+        return self.state
+
+    def _load(self) -> None:
+        try:
+            self.delta.load()
+        except UNREADABLE as error:
+            raise self._unreadable(error) from error
+
+    def _read_commit(self, version: int) -> CommitFile:
+        path = self._commit_path(version)
+        try:
+            return parse_commit(self._storage.read(path))
+        except (Torn, Mangled) as error:
+            raise Damaged(f"{path}: {error}", hint="open the pond again: a torn newest commit is set aside") from error
+
+    def _commit_path(self, version: int) -> str:
+        return posixpath.join(self.root, LOG_DIRECTORY, commit_name(version))
+
+    def _transactions(self, boundary: Boundary) -> dict[str, int]:
+        return {app_id(self._pond_id, self.definition, s): boundary[s] for s in sorted(boundary)}
+
+    @property
+    def _app_ids(self) -> list[str]:
+        return [app_id(self._pond_id, self.definition, s) for s in range(self.definition.streamlets)]
+
+    @property
+    def _known(self) -> TableState:
+        if self.state is None:
+            raise SettleFailed(f"{self.root} has no table yet", hint="settle first")
+        return self.state
+
+    def _unreadable(self, error: Exception) -> Damaged:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return Damaged(
+            f"the Delta log of {self.root} cannot be read: {first}",
+            hint="restore `_delta_log` from a backup; nothing was changed here",
+        )
+
+
+def _index_files(commits: Mapping[int, CommitFile]) -> list[tuple[int, IndexFile]]:
+    return [(version, IndexFile(*found)) for version in sorted(commits) if (found := commits[version].index)]

@@ -1,0 +1,149 @@
+"""The objects of a snapshot, in columns: what they are, and what is known of each.
+
+One Arrow table, a row per live object, in the order of their blocks: path, bytes and rows as the Delta table says, and
+the index entry beside it. An entry counts only if its bytes and rows agree with the table's; otherwise, and where
+there is none, its columns are null: not known, so the object is read.
+
+Immutable. A commit makes a new one from the last; what pruning derives is computed once per column and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.archive.index.entries import BASE_FIELDS, BLOCKS, BYTES, PATH, ROWS
+from millpond.archive.index.minmax import entry_fields, stats_of
+from millpond.archive.objects import parse_name
+from millpond.model.predicate import Predicate
+from millpond.model.prune import Pruning, may_match
+from millpond.model.stats import Stats
+
+# Appending keeps chunks; past this many they are merged, so that no operation walks thousands of them.
+_CHUNKS_MAX = 64
+
+
+class ObjectIndex:
+    """Thread-safe: nothing changes but caches."""
+
+    def __init__(self, entries: pa.Table, schema: pa.Schema) -> None:
+        """`entries`: aligned, with all columns of `BASE_FIELDS`; `schema`: the stored schema."""
+        self._entries = _with_columns(entries, schema)
+        self._schema = schema
+
+    @classmethod
+    def empty(cls, schema: pa.Schema) -> ObjectIndex:
+        return cls(pa.schema(BASE_FIELDS).empty_table(), schema)
+
+    @classmethod
+    def align(cls, objects: pa.Table, entries: pa.Table, schema: pa.Schema) -> ObjectIndex:
+        """Live objects (path, bytes, rows) with the entries that belong to them; of two for one path the later."""
+        objects = _in_block_order(objects)
+        at = {path: row for row, path in enumerate(entries.column(PATH).to_pylist())}
+        rows = pa.array([at.get(path) for path in objects.column(PATH).to_pylist()], pa.int64())
+        found = entries.combine_chunks().take(rows)
+        agree = pc.and_(
+            pc.equal(found.column(BYTES), objects.column(BYTES)), pc.equal(found.column(ROWS), objects.column(ROWS))
+        )
+        known = pc.fill_null(agree, False)
+        if not pc.all(known).as_py():
+            found = entries.combine_chunks().take(pc.if_else(known, pa.chunked_array([rows]), None))
+        for name in (PATH, BYTES, ROWS):
+            found = found.set_column(found.schema.get_field_index(name), name, objects.column(name))
+        return cls(found, schema)
+
+    def __len__(self) -> int:
+        return int(self._entries.num_rows)
+
+    @property
+    def entries(self) -> pa.Table:
+        """Everything known, a row per object; for checkpoints of the index and for reports."""
+        return self._entries
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """Relative to the stream's directory."""
+        paths: list[str] = self._entries.column(PATH).to_pylist()
+        return paths
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        return _int64(self._entries.column(BYTES), 0)
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """-1 where the table does not say."""
+        return _int64(self._entries.column(ROWS), -1)
+
+    @cached_property
+    def stats(self) -> Stats:
+        return stats_of(self._entries, self._schema)
+
+    @property
+    def bytes_total(self) -> int:
+        return int(self.sizes.sum())
+
+    @property
+    def unknown(self) -> int:
+        """How many objects have no usable entry."""
+        return int(self._entries.column(BLOCKS).null_count)
+
+    def blocks_checksums(self, at: int) -> bytes | None:
+        value: bytes | None = self._entries.column(BLOCKS)[at].as_py()
+        return value
+
+    def prune(self, predicate: Predicate | None) -> Pruning:
+        """Which objects a query with this predicate must read."""
+        if predicate is None:
+            return Pruning(np.ones(len(self), dtype=np.bool_), {})
+        return may_match(predicate, self.stats)
+
+    def changed(self, added: pa.Table, removed: Sequence[str] = ()) -> ObjectIndex:
+        """After a commit that added these entries and removed these paths."""
+        entries = self._entries
+        if removed:
+            gone = pc.is_in(entries.column(PATH), value_set=pa.array(removed, pa.string()))
+            entries = entries.filter(pc.invert(gone))
+        entries = pa.concat_tables([entries, added], promote_options="default")
+        if entries.column(PATH).num_chunks > _CHUNKS_MAX:
+            entries = entries.combine_chunks()
+        return ObjectIndex(entries, self._schema)
+
+    def altered(self, schema: pa.Schema) -> ObjectIndex:
+        """The same objects under a schema with more columns."""
+        return ObjectIndex(self._entries, schema)
+
+
+def _with_columns(entries: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Exactly the columns for `schema`: what is missing is unknown; what is left over or of another type is dropped."""
+    columns = []
+    fields = [*BASE_FIELDS, *entry_fields(schema)]
+    for field in fields:
+        at = entries.schema.get_field_index(field.name)
+        if at >= 0 and entries.schema.field(at).type == field.type:
+            columns.append(entries.column(at))
+        else:
+            columns.append(pa.chunked_array([pa.nulls(entries.num_rows, field.type)]))
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _in_block_order(objects: pa.Table) -> pa.Table:
+    """Oldest block first. Objects that another engine wrote come first of all."""
+    names = [parse_name(path) for path in objects.column(PATH).to_pylist()]
+    blocks = [-1 if name is None else name.block for name in names]
+    buckets = [-1 if name is None else name.bucket for name in names]
+    keyed = objects.append_column("block", pa.array(blocks, pa.int64())).append_column(
+        "bucket", pa.array(buckets, pa.int64())
+    )
+    order = [("block", "ascending"), ("bucket", "ascending"), (PATH, "ascending")]
+    return keyed.sort_by(order).select(objects.schema.names)
+
+
+def _int64(column: pa.ChunkedArray, missing: int) -> npt.NDArray[np.int64]:
+    values: npt.NDArray[np.int64] = pc.fill_null(column, missing).to_numpy()
+    return values

@@ -1,0 +1,142 @@
+"""The settled half of one stream: a small face over the ledger, the settler, compaction and verification.
+
+Writers (settle, compact, alter, checkpoint) take turns; a snapshot is a reference to a frozen value and never waits for
+them. Nothing is created on disk before the first settle.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import threading
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from millpond.archive.ledger import Ledger
+from millpond.archive.object_index import ObjectIndex
+from millpond.archive.settle import SettleReport, add_columns, settle
+from millpond.archive.snapshot import SettledSnapshot
+from millpond.archive.table import DeltaLog
+from millpond.archive.writing import OBJECT_BYTES
+from millpond.clock import Clock
+from millpond.errors import SettleFailed
+from millpond.model.definition import StreamDefinition
+from millpond.model.offsets import Boundary
+from millpond.model.schema import stored_schema
+from millpond.storage.protocol import Storage
+
+__all__ = ["ObjectIndex", "SettleReport", "SettledSnapshot", "StreamArchive"]
+
+
+# Opening reads this many commit files and index files at most, a millisecond each.
+CHECKPOINT_EVERY = 32
+
+_LOG = logging.getLogger(__name__)
+
+
+class StreamArchive:
+    """Thread-safe. Made by `open`."""
+
+    def __init__(self, storage: Storage, ledger: Ledger) -> None:
+        self._storage = storage
+        self._ledger = ledger
+        self._writer = threading.RLock()
+        self._snapshot = self._take_snapshot()
+
+    @classmethod
+    def open(
+        cls,
+        storage: Storage,
+        root: str,
+        definition: StreamDefinition,
+        pond_id: str,
+        clock: Clock,
+        *,
+        delta: DeltaLog | None = None,
+    ) -> StreamArchive:
+        """The archive in `root`, repaired if a power cut left a torn commit; `Damaged` if it is more than that.
+
+        `delta` is for tests: what stands between this and the Delta table."""
+        ledger = Ledger(storage, root, definition, pond_id, clock, delta or DeltaLog(root))
+        ledger.open()
+        return cls(storage, ledger)
+
+    @property
+    def root(self) -> str:
+        return self._ledger.root
+
+    @property
+    def set_aside(self) -> tuple[str, ...]:
+        """What opening moved to `_torn/`. If a commit is among them, its records must still be in the log."""
+        return self._ledger.set_aside
+
+    def snapshot(self, *, refresh: bool = False) -> SettledSnapshot:
+        """The newest version that this process knows; with `refresh`, that there is (waits for a running writer)."""
+        if refresh:
+            with self._writer:
+                self._ledger.refresh()
+                self._snapshot = self._take_snapshot()
+        return self._snapshot
+
+    def settle(
+        self,
+        start: Boundary,
+        stop: Boundary,
+        batches: Iterable[pa.RecordBatch],
+        *,
+        object_bytes: int = OBJECT_BYTES,
+    ) -> SettleReport:
+        """Move the records [start, stop) of each streamlet here: `batches`, with system columns, hold exactly them, in
+        the order of offsets within a streamlet. All or nothing; durable when it returns."""
+        with self._writer:
+            try:
+                report = settle(self._storage, self._ledger, start, stop, batches, object_bytes=object_bytes)
+            finally:
+                self._snapshot = self._take_snapshot()
+            self._checkpoint_if_due()
+            return report
+
+    def alter(self, definition: StreamDefinition) -> None:
+        """The stream's schema has grown: reads show the new columns at once, as null, and the table gets them."""
+        with self._writer:
+            self._ledger.alter(definition)
+            self._snapshot = self._take_snapshot()
+            if self._ledger.refresh() is not None:
+                add_columns(self._ledger)
+            self._snapshot = self._take_snapshot()
+
+    def checkpoint(self) -> None:
+        """Fold the Delta log and the index into one file each, so that opening stays quick."""
+        with self._writer:
+            if self._ledger.state is not None:
+                self._ledger.checkpoint()
+
+    def delete(self) -> None:
+        """Remove everything the archive holds. Afterwards it is as if nothing had ever settled."""
+        with self._writer:
+            self._storage.remove_tree(self.root)
+            parent = posixpath.dirname(self.root)
+            if self._storage.exists(parent):
+                self._storage.sync_directory(parent)
+            self._ledger.forget()
+            self._snapshot = self._take_snapshot()
+
+    def _checkpoint_if_due(self) -> None:
+        state = self._ledger.state
+        if state is None or state.version - self._ledger.checkpoint_version < CHECKPOINT_EVERY:
+            return
+        try:
+            self._ledger.checkpoint()
+        except (OSError, SettleFailed) as error:
+            # What was settled is safe without it, and the next commit tries again.
+            _LOG.warning("no checkpoint of %s: %s", self.root, error)
+
+    def _take_snapshot(self) -> SettledSnapshot:
+        ledger, state = self._ledger, self._ledger.state
+        schema = stored_schema(ledger.definition.schema)
+        if state is None:
+            return SettledSnapshot(-1, {}, ObjectIndex.empty(schema), ledger.root, schema, self._storage)
+        return SettledSnapshot(
+            state.version, state.boundary, state.objects, ledger.root, schema, self._storage, state.warnings
+        )

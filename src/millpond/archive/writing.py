@@ -1,0 +1,198 @@
+"""Writing objects: rows in, synced Parquet objects out, two at a time, in bounded memory.
+
+Rows are gathered per time partition until they make an object of the size aimed at; encoding, checksumming and
+writing run on two threads (pyarrow and the system calls let go of the interpreter), while the caller goes on taking
+rows in. What is gathered or in work never exceeds three objects, however long the input and however many partitions.
+
+An object is synced when it is put; its directory once, by `finish`. Until a commit names them, objects do not exist
+for anybody: after a failure that certainly was before the commit, `discard` removes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import secrets
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from millpond.archive.delta_stats import stats_json
+from millpond.archive.index.entries import BLOCKS, BYTES, PATH, ROWS
+from millpond.archive.index.minmax import entry_columns
+from millpond.archive.objects import ObjectFacts, ObjectName, encode_object
+from millpond.archive.partition import Partitioner
+from millpond.archive.table import Added
+from millpond.model.definition import StreamDefinition
+from millpond.model.schema import stored_schema
+from millpond.storage.protocol import Storage
+
+# A block of sixteen segments of 8 MB becomes one object per time partition.
+OBJECT_BYTES = 128 << 20
+_WORKERS = 2
+# Gathered and in work together.
+_OBJECTS_IN_MEMORY = 3
+# Many small pieces make slow pages; past this many per object they are copied into one first.
+_PIECES_MAX = 64
+
+
+@dataclass(frozen=True)
+class WrittenObjects:
+    """Objects that are durable and not yet committed, in the order of their buckets."""
+
+    added: list[Added]
+    entries: pa.Table | None
+    partitions: int
+    rows: int
+    bytes_in: int
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(one.bytes for one in self.added)
+
+
+@dataclass
+class _Gathered:
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    bytes: int = 0
+
+
+class ObjectWriter:
+    """The objects of one commit. Use as a context manager; for one thread."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        root: str,
+        definition: StreamDefinition,
+        block: int,
+        *,
+        object_bytes: int = OBJECT_BYTES,
+    ) -> None:
+        self._storage = storage
+        self._root = root
+        self._definition = definition
+        self._schema = stored_schema(definition.schema)
+        self._block = block
+        self._object_bytes = object_bytes
+        self._partitioner = Partitioner(definition.event_time, definition.partition_seconds)
+        self._gathered: dict[int, _Gathered] = {}
+        self._gathered_bytes = 0
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="millpond-settle")
+        self._working: deque[tuple[Future[ObjectFacts], int]] = deque()
+        self._names: list[ObjectName] = []
+        self._done: list[ObjectFacts] = []
+        self._rows = 0
+        self._bytes_in = 0
+
+    def __enter__(self) -> ObjectWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Rows, in the stored schema, for whatever partitions they belong to."""
+        for start, part in self._partitioner.split(batch):
+            self._gather(start, part)
+
+    def add_object(self, start: int, table: pa.Table) -> None:
+        """Rows of one partition that make an object by themselves."""
+        self._submit(start, table.to_batches(), table.nbytes)
+
+    def finish(self) -> WrittenObjects:
+        """Everything given so far is in objects, and they and their names are durable."""
+        for start in sorted(self._gathered):
+            self._flush(start)
+        while self._working:
+            self._take_one()
+        for directory in sorted({name.directory for name in self._names}):
+            self._storage.sync_directory(posixpath.join(self._root, directory))
+        added = [
+            Added(str(name), done.size, done.rows, stats_json(done.rows, done.columns))
+            for name, done in zip(self._names, self._done, strict=True)
+        ]
+        partitions = len({name.start for name in self._names})
+        return WrittenObjects(added, self._entries(added), partitions, self._rows, self._bytes_in)
+
+    def discard(self) -> None:
+        """Remove what was written. Only when it is certain that no commit names it."""
+        self._pool.shutdown(cancel_futures=True)
+        for name in self._names:
+            with contextlib.suppress(OSError):  # never written, or cannot be removed: then it stays, invisible
+                self._storage.remove(posixpath.join(self._root, str(name)))
+
+    def _gather(self, start: int, part: pa.RecordBatch) -> None:
+        for piece in _pieces(part, self._object_bytes):
+            gathered = self._gathered.setdefault(start, _Gathered())
+            size = piece.nbytes
+            if gathered.bytes and gathered.bytes + size > self._object_bytes + self._object_bytes // 8:
+                self._flush(start)
+                gathered = self._gathered.setdefault(start, _Gathered())
+            gathered.batches.append(piece)
+            gathered.bytes += size
+            self._gathered_bytes += size
+            if gathered.bytes >= self._object_bytes:
+                self._flush(start)
+            elif self._gathered_bytes >= 2 * self._object_bytes:
+                self._flush(max(self._gathered, key=lambda s: self._gathered[s].bytes))
+
+    def _flush(self, start: int) -> None:
+        gathered = self._gathered.pop(start)
+        self._gathered_bytes -= gathered.bytes
+        self._submit(start, gathered.batches, gathered.bytes)
+
+    def _submit(self, start: int, batches: list[pa.RecordBatch], size: int) -> None:
+        bound = _OBJECTS_IN_MEMORY * self._object_bytes
+        while self._working and (
+            len(self._working) >= _WORKERS or size + self._gathered_bytes + sum(s for _, s in self._working) > bound
+        ):
+            self._take_one()
+        definition = self._definition
+        name = ObjectName(
+            definition.generation,
+            start,
+            definition.partition_seconds,
+            len(self._names),
+            self._block,
+            secrets.token_hex(4),
+        )
+        self._names.append(name)
+        self._rows += sum(batch.num_rows for batch in batches)
+        self._bytes_in += size
+        self._working.append((self._pool.submit(self._write, name, batches), size))
+
+    def _take_one(self) -> None:
+        future, _ = self._working.popleft()
+        self._done.append(future.result())
+
+    def _write(self, name: ObjectName, batches: list[pa.RecordBatch]) -> ObjectFacts:
+        table = pa.Table.from_batches(batches, self._schema)
+        if len(batches) > _PIECES_MAX:
+            table = table.combine_chunks()
+        data, facts = encode_object(table, self._definition)
+        self._storage.put(posixpath.join(self._root, str(name)), data)
+        return facts
+
+    def _entries(self, added: list[Added]) -> pa.Table | None:
+        if not added:
+            return None
+        columns = {
+            PATH: pa.array([one.path for one in added], pa.string()),
+            ROWS: pa.array([one.rows for one in added], pa.int64()),
+            BYTES: pa.array([one.bytes for one in added], pa.int64()),
+            BLOCKS: pa.array([done.checksums for done in self._done], pa.binary()),
+        }
+        return pa.table(columns | entry_columns(self._schema, [done.columns for done in self._done]))
+
+
+def _pieces(batch: pa.RecordBatch, size: int) -> Iterable[pa.RecordBatch]:
+    """A batch as it is, or cut where it is larger than an object is meant to be."""
+    count = -(-batch.nbytes // size)
+    if count <= 1:
+        return [batch]
+    rows = -(-batch.num_rows // count)
+    return [batch.slice(at, rows) for at in range(0, batch.num_rows, rows)]
