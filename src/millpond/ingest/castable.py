@@ -52,7 +52,7 @@ def _leaf_fits(source: pa.DataType, target: pa.DataType, whole_floats: bool, nes
     if _types.is_integer(target):
         return bool(_types.is_integer(source) or (whole_floats and _types.is_floating(source)))
     if _types.is_floating(target):
-        return bool(_types.is_integer(source) or _types.is_floating(source))
+        return bool(_types.is_integer(source) or _types.is_floating(source) or _types.is_decimal(source))
     if _types.is_decimal(target):
         # Arrow asks integers for room for all of their type's digits; only at the top it is worked around.
         return bool(_types.is_decimal(source) or (_types.is_integer(source) and not nested))

@@ -74,11 +74,11 @@ def python_leaf(kind: pa.DataType) -> Any:
 
 def read_float32(value: Any) -> float:
     """The nearest float32, as a Python float."""
-    if type(value) is not float and type(value) is not int:
+    if type(value) not in (float, int, Decimal):
         raise ValueError(f"expected a float, got {type(value).__name__}")
     try:
         nearest: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
-    except OverflowError as error:
+    except (OverflowError, struct.error) as error:
         raise ValueError("too large for a float32") from error
     return nearest
 

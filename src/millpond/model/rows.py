@@ -84,9 +84,9 @@ class RowCodec:
                 f"{place} is not a dict: {misfit.shown(row)}", hint="a row is a dict from column to value"
             )
         try:
-            own = own_value(dict(row))
+            given, own = dict(row), own_value(dict(row))
         except Exception:
-            own = row
+            return _unreadable(place, error)
         for name in own:
             if not isinstance(name, str) or name not in self._index:
                 return misfit.unknown_column(place, name, self.schema.names)
@@ -98,13 +98,17 @@ class RowCodec:
             try:
                 convert(value, value_type(field.type, field.nullable, python_leaf))
             except Exception as reason:
-                return misfit.bad_value(place, field, row.get(field.name), str(reason))
-        return InvalidRecord(f"{place} cannot be read: {error}", hint="a row is a dict from column to value")
+                return misfit.bad_value(place, field, given.get(field.name, value), str(reason))
+        return _unreadable(place, error)
 
     def encode(self, rows: Sequence[Row], place: Place = row_place) -> bytes:
         """Checked rows as bytes."""
         try:
-            return _encoder.encode(rows)
+            try:
+                return _encoder.encode(rows)
+            except TypeError:
+                # A kind of str that is not quite one, such as numpy's.
+                return _encoder.encode(own_value(rows))
         except UnicodeEncodeError:
             raise self._not_unicode(rows, place) from None
 
@@ -112,7 +116,7 @@ class RowCodec:
         for index, row in enumerate(rows):
             for field, value in zip(self._fields, row, strict=True):
                 try:
-                    _encoder.encode(value)
+                    _encoder.encode(own_value(value))
                 except UnicodeEncodeError as error:
                     reason = f"a lone surrogate at {error.start} is not Unicode text"
                     return misfit.bad_value(place(index), field, value, reason)
@@ -160,6 +164,10 @@ class RowCodec:
         raise InvalidValue(
             f"{misfit.shown(value)} cannot be in column {column!r}: {reason}", hint=f"it is {field.type}"
         )
+
+
+def _unreadable(place: str, error: Exception) -> InvalidRecord:
+    return InvalidRecord(f"{place} cannot be read: {error}", hint="a row is a dict from column to value")
 
 
 @lru_cache(maxsize=4096)
