@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millpond.archive.stream_archive import ObjectIndex
+from millpond.archive.object_index import ObjectIndex
 from millpond.errors import InvalidValue
 from millpond.log.engine import SegmentInfo
 from millpond.model.offsets import OffsetRange
@@ -31,7 +31,7 @@ class SegmentListing:
     state: str  # "active", "sealed", "spilled" or "settled"
     streamlet: int | None
     offsets: OffsetRange | None
-    rows: int
+    rows: int | None
     bytes: int
     first_ingest_micros: int | None
     last_ingest_micros: int | None
@@ -102,7 +102,7 @@ def _settled(objects: ObjectIndex, at: int) -> SegmentListing:
         "settled",
         low if low == high else None,
         None if first is None or last is None else OffsetRange(first, last + 1),
-        int(objects.rows[at]),
+        int(objects.rows[at]) if objects.rows[at] >= 0 else None,
         int(objects.sizes[at]),
         since,
         until,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millpond.archive.stream_archive import SettledSnapshot
+from millpond.archive.snapshot import SettledSnapshot
 from millpond.errors import InvalidValue
 from millpond.model.definition import StreamDefinition
 from millpond.model.hashing import streamlet_of
@@ -31,8 +31,6 @@ from millpond.query.projection import Projection
 from millpond.query.terms import both, equals, offsets_below
 from millpond.query.values import key_value
 
-# The objects of one step are read side by side; a step has twice the objects of the one before, up to this many.
-_OBJECTS_A_STEP_MAX = 16
 # An answer is held in memory whole.
 LIMIT_MAX = 100_000
 
@@ -114,11 +112,10 @@ def _add_settled(best: _Newest, settled: SettledSnapshot, predicate: Predicate |
     spans = spans_of(settled.objects, settled.objects.prune(predicate).keep)
     bound = spans.stop - 1 if best.by == OFFSET else spans.newest
     order = np.argsort(-bound, kind="stable")
-    at, step = 0, 1
-    while at < len(order) and not best.beats(int(bound[order[at]])):
-        chosen = spans.only(order[at : at + step])
-        best.add(list(settled.read(chosen, best.table.schema.names, predicate)))
-        at, step = at + step, min(step * 2, _OBJECTS_A_STEP_MAX)
+    for at in order.tolist():
+        if best.beats(int(bound[at])):
+            return
+        best.add(list(settled.read(spans.only([at]), best.table.schema.names, predicate)))
 
 
 def _at_or_above(batch: pa.RecordBatch, boundary: Mapping[int, int]) -> Mask:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from millpond.archive.stream_archive import ObjectIndex
+from millpond.archive.object_index import ObjectIndex
 from millpond.model.offsets import OffsetRange
 from millpond.model.schema import INGEST_TIME, OFFSET
 
@@ -54,4 +54,4 @@ def spans_of(objects: ObjectIndex, keep: Mask) -> Spans:
     start = np.zeros(size, np.int64) if offsets is None else np.clip(offsets.lows[at], 0, OFFSET_END - 1)
     last = np.full(size, OFFSET_END) if offsets is None else np.clip(offsets.highs[at], 0, OFFSET_END - 1)
     newest = np.full(size, np.iinfo(np.int64).max) if times is None else times.highs[at]
-    return Spans(at, start, last + 1, newest, objects.rows[at], objects.sizes[at], len(objects))
+    return Spans(at, start, last + 1, newest, np.maximum(objects.rows[at], 0), objects.sizes[at], len(objects))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.stream_archive import SettledSnapshot
+from millpond.archive.snapshot import SettledSnapshot
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate
 from millpond.model.schema import OFFSET, STREAMLET

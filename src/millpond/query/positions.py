@@ -43,7 +43,7 @@ def resolve(halves: Halves, snapshot: Snapshot, start: Start) -> dict[int, int]:
         case int() if not isinstance(start, bool):
             if len(snapshot.heads) > 1:
                 raise InvalidValue(
-                    f"offset {start} of which of {len(snapshot.heads)} streamlets?",
+                    f"offset {start} of which of the {len(snapshot.heads)} streamlets?",
                     hint=f"start={{0: {start}, 1: ...}}",
                 )
             return _checked({0: start}, halves, snapshot)

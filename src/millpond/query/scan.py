@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from millpond.errors import InvalidValue
@@ -23,7 +24,8 @@ from millpond.query.terms import Where, is_never, ready
 
 @dataclass(frozen=True)
 class QueryReport:
-    """What answering a query takes. Rows are upper bounds: those of the objects and ranges that must be looked at."""
+    """What answering a query takes. Rows are upper bounds: those of the objects and ranges that must be looked at,
+    as far as they are known."""
 
     objects_read: int
     objects_total: int
@@ -97,14 +99,15 @@ def count(halves: Halves, where: Where = None) -> int:
     if is_never(predicate):
         return 0
     objects = snapshot.settled.objects
-    if predicate is None:
-        found = int(objects.rows.sum())
-    else:
-        found = sum(b.num_rows for b in snapshot.settled.read(objects.prune(predicate).keep, [OFFSET], predicate))
+    found, keep = 0, objects.prune(predicate).keep
+    if predicate is None:  # the few are left to read whose number of rows the table does not tell
+        found, keep = int(np.maximum(objects.rows, 0).sum()), objects.rows < 0
+    for batch in snapshot.settled.read(keep, [OFFSET], predicate):
+        found += int(batch.num_rows)
     # Offsets may have gaps in a replicated log, so that live records are counted, not subtracted.
     for streamlet, offsets in snapshot.live.items():
-        live = halves.read_range(snapshot.generation, streamlet, offsets, [OFFSET], predicate)
-        found += sum(batch.num_rows for batch in live)
+        for batch in halves.read_range(snapshot.generation, streamlet, offsets, [OFFSET], predicate):
+            found += int(batch.num_rows)
     return found
 
 
@@ -120,7 +123,7 @@ def plan(halves: Halves, where: Where = None) -> QueryReport:
         bytes_read=int(objects.sizes[pruning.keep].sum()),
         bytes_total=int(objects.sizes.sum()),
         skipped_by=dict(pruning.skipped_by),
-        rows_settled=int(objects.rows[pruning.keep].sum()),
+        rows_settled=int(np.maximum(objects.rows[pruning.keep], 0).sum()),
         rows_live=0 if is_never(predicate) else sum(map(len, snapshot.live.values())),
         version=snapshot.version,
         boundary=dict(snapshot.boundary),

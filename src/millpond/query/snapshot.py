@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from millpond.archive.stream_archive import SettledSnapshot
+from millpond.archive.snapshot import SettledSnapshot
 from millpond.model.offsets import OffsetRange, ranges_between
 
 

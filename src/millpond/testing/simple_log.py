@@ -1,8 +1,8 @@
 """A log engine too simple to be wrong: every record a one-row batch in a list, one lock around everything.
 
 It is the reference that real engines are compared with in the contract suite, and the fake in tests of the rooms above
-the log. It keeps the protocol's promises that can be kept in memory; nothing survives a close, so `reopen` does not
-exist. A read looks at the list anew for every batch, so a release in the middle of one is noticed by it.
+the log. It keeps the protocol's promises that can be kept in memory; nothing survives a close. A read looks at the
+list anew for every batch, so a release in the middle of one is noticed by it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -56,10 +57,10 @@ class SimpleLog:
         self._closed = False
         self._grown = threading.Condition()
 
-    def add_stream(self, definition: StreamDefinition) -> None:
+    def add_stream(self, definition: StreamDefinition, boundary: Mapping[int, int] = MappingProxyType({})) -> None:
         with self._grown:
             self._refuse_closed()
-            empty = {streamlet: _Streamlet() for streamlet in range(definition.streamlets)}
+            empty = {streamlet: _Streamlet(boundary.get(streamlet, 0)) for streamlet in range(definition.streamlets)}
             self._streams.setdefault(definition.id, _Stream(definition, empty))
 
     def alter_stream(self, definition: StreamDefinition) -> None:
@@ -184,14 +185,6 @@ class SimpleLog:
                 gone = max(0, min(stop, held.head) - held.start)
                 del held.rows[:gone]
                 held.start += gone
-
-    def raise_heads(self, stream_id: int, boundary: Mapping[int, int]) -> None:
-        with self._grown:
-            for number, head in boundary.items():
-                held = self._streamlet(stream_id, number)
-                if head > held.head:  # what it held lies under the boundary, and offsets go on behind it
-                    held.rows.clear()
-                    held.start = head
 
     def wait(self, stream_id: int, beyond: Mapping[int, int], timeout_seconds: float) -> bool:
         def ahead() -> bool:
