@@ -103,4 +103,4 @@ def test_a_format_from_the_future_is_refused() -> None:
 def test_a_file_of_another_pond_is_refused() -> None:
     with pytest.raises(Damaged, match="another pond"):
         journal_file.scan(memoryview(HEADER), "x.journal", 3, bytes(16), last=True)
-    assert FILE_HEADER_BYTES == len(HEADER)
+    assert len(HEADER) == FILE_HEADER_BYTES

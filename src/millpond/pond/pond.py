@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
 from millpond.errors import PondClosed, StreamExists, StreamNotFound, TooLarge
-from millpond.flight import FlightDoor
 from millpond.ingest import Ingest
 from millpond.log.embedded.engine import EmbeddedLog
 from millpond.log.engine import Part
@@ -36,6 +35,9 @@ from millpond.storage import Storage
 from millpond.wire.live import live_batches
 from millpond.wire.served import Change
 from millpond.wire.ticket import LiveTicket
+
+if TYPE_CHECKING:
+    from millpond.flight import FlightDoor
 
 DEFAULT_SETTLE = Settle()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -242,6 +244,8 @@ class Pond:
     def _open_door(self) -> FlightDoor:
         with self._changing():
             if self._door is None:
+                from millpond.flight import FlightDoor  # a tenth of a second that only Spark's users pay
+
                 self._door = FlightDoor(self)
             return self._door
 

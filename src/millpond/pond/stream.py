@@ -178,7 +178,7 @@ class Stream:
             objects=len(objects),
             version=snapshot.version,
             settling=self.settling.state,
-            warnings=tuple(self._archive.warnings),
+            warnings=snapshot.settled.warnings,
         )
 
     # Spark, and what the pond does with a stream.
