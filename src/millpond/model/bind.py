@@ -11,6 +11,7 @@ superset, never for an exact answer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow as pa
 from millpond.errors import InvalidPredicate
 from millpond.model.cut import Mismatch, comparable, cut
 from millpond.model.like import BadPattern, parse_like
-from millpond.model.literal import Value, as_double
+from millpond.model.literal import Value, as_double, parse_timestamp
 from millpond.model.predicate import (
     FALSE,
     NULL,
@@ -159,9 +160,7 @@ def _compare(op: str, column: Column, kind: pa.DataType, value: Value) -> Predic
 def _in(column: Column, kind: pa.DataType, values: tuple[Value, ...]) -> Predicate:
     if not values:
         return FALSE
-    if any(isinstance(value, float) for value in values):
-        # Spark compares an IN list in one common type; a single double makes it double.
-        values = tuple(as_double(v) if isinstance(v, int | Decimal) and not isinstance(v, bool) else v for v in values)
+    values = _alike(column, kind, values)
     single: dict[Value, None] = {}
     ranges: list[Predicate] = []
     for value in values:
@@ -178,6 +177,18 @@ def _in(column: Column, kind: pa.DataType, values: tuple[Value, ...]) -> Predica
     if not terms:
         return _never(column)
     return terms[0] if len(terms) == 1 else Or(tuple(terms))
+
+
+def _alike(column: Column, kind: pa.DataType, values: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Spark compares an IN list in one common type: a single double makes it double, a timestamp among dates rules."""
+    if any(isinstance(value, float) for value in values):
+        return tuple(as_double(v) if isinstance(v, int | Decimal) and not isinstance(v, bool) else v for v in values)
+    if pa.types.is_date32(kind) and any(isinstance(value, datetime) for value in values):
+        try:
+            return tuple(parse_timestamp(value) if isinstance(value, str) else value for value in values)
+        except ValueError as error:
+            raise InvalidPredicate(f"column {_name(column)!r}: {error}", hint="write timestamps in full") from error
+    return values
 
 
 def _like(column: Column, pattern: str) -> Predicate:

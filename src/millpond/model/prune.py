@@ -168,24 +168,37 @@ def _apart(op: str, left: ColumnStats, right: ColumnStats) -> Mask | None:
 
 
 def _outside_all(column: ColumnStats, values: tuple[Any, ...]) -> Mask | None:
-    lows, highs = column.lows, column.highs
     ordered = sorted({value for value in values if value == value})
     if not ordered:
         return None  # only NaN: of which objects hold it, bounds know nothing
-    if isinstance(lows, np.ndarray) and len(ordered) > _LOOP_MAX:
-        wanted = np.array([_bound(column, value) for value in ordered], dtype=lows.dtype)
-        first = np.searchsorted(wanted, lows)  # the first value that is not below the object
+    wanted = [_bound(column, value) for value in ordered]
+    outside = _outside_range(column.lows, column.highs, wanted[0], wanted[-1])
+    near = np.flatnonzero(~outside)
+    if len(wanted) > 1 and len(near):
+        # Only objects between the least and the greatest value need to be looked at closer.
+        outside[near] = _outside_each(column.lows.take(near), column.highs.take(near), wanted)
+    return outside
+
+
+def _outside_each(lows: Bounds, highs: Bounds, wanted: list[Any]) -> Mask:
+    if isinstance(lows, np.ndarray) and len(wanted) > _LOOP_MAX:
+        sorted_values = np.array(wanted, dtype=lows.dtype)
+        first = np.searchsorted(sorted_values, lows)  # the first value that is not below the object
         beyond = first == len(wanted)
-        outside: Mask = beyond | (wanted[np.where(beyond, 0, first)] > highs)
+        outside: Mask = beyond | (sorted_values[np.where(beyond, 0, first)] > highs)
         if lows.dtype.kind == "f":
             outside &= ~np.isnan(lows)  # an unknown low is NaN, which sorts last and would look beyond everything
         return outside
-    step = -(-len(ordered) // _TEXT_RANGES_MAX)
+    step = -(-len(wanted) // _TEXT_RANGES_MAX)
     outside = np.ones(len(lows), dtype=np.bool_)
-    for start in range(0, len(ordered), step):
-        least, most = (_bound(column, end) for end in (ordered[start], ordered[start : start + step][-1]))
-        outside &= _is(">", lows, most) | _is("<", highs, least)
+    for start in range(0, len(wanted), step):
+        run = wanted[start : start + step]
+        outside &= _outside_range(lows, highs, run[0], run[-1])
     return outside
+
+
+def _outside_range(lows: Bounds, highs: Bounds, least: Any, most: Any) -> Mask:
+    return _is(">", lows, most) | _is("<", highs, least)
 
 
 def _only_among(column: ColumnStats, values: tuple[Any, ...]) -> Mask:
