@@ -31,8 +31,12 @@ def test_live_and_settled_segments_are_one_list(wide_pond: SmallPond) -> None:
     assert sorted_rows(rows) == sorted_rows(pond.rows)
 
 
-def test_a_segment_that_has_settled_but_is_still_held_is_listed_once(wide_pond: SmallPond) -> None:
+def test_a_record_that_has_settled_but_is_still_held_is_listed_once(wide_pond: SmallPond) -> None:
     wide_pond.fill(30)
+    wide_pond.commit({s: head - 1 for s, head in wide_pond.log.heads(7).items()})
+    listed = segments(wide_pond.halves)
+    assert sum(segment.rows or 0 for segment in listed) == 30
+    assert [segment.rows for segment in listed if segment.state != "settled"] == [1, 1, 1]
     wide_pond.commit()
     assert {segment.state for segment in segments(wide_pond.halves)} == {"settled"}
 

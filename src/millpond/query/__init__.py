@@ -5,7 +5,6 @@
 
 from millpond.query.halves import Halves
 from millpond.query.listing import SegmentListing, read_segment, segments
-from millpond.query.live import FixedHeads, read_live
 from millpond.query.lookup import get
 from millpond.query.positions import Start
 from millpond.query.reader import StreamReader, read
@@ -31,6 +30,4 @@ __all__ = [
     "segments",
     "read_segment",
     "SegmentListing",
-    "FixedHeads",
-    "read_live",
 ]

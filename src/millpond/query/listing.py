@@ -7,7 +7,7 @@ its path. A segment that settles between a listing and a read is found no more u
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -68,8 +68,12 @@ def _bounded(projection: Projection, batches: Iterator[pa.RecordBatch]) -> Itera
 
 
 def _live_segments(halves: Halves, snapshot: Snapshot) -> list[SegmentInfo]:
-    found = halves.log.segments(halves.definition.id)
-    found = [info for info in found if info.offsets.stop > snapshot.boundary.get(info.streamlet, 0)]
+    """Those with live records, without the part that has settled, so that no record is listed twice."""
+    found = []
+    for info in halves.log.segments(halves.definition.id):
+        boundary = snapshot.boundary.get(info.streamlet, 0)
+        if info.offsets.stop > boundary:
+            found.append(replace(info, offsets=OffsetRange(max(info.offsets.start, boundary), info.offsets.stop)))
     return sorted(found, key=lambda info: (info.streamlet, info.offsets))
 
 

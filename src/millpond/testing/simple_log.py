@@ -21,7 +21,7 @@ from millpond.model.definition import Durability, StreamDefinition
 from millpond.model.evaluate import filter_batch
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Compare, Predicate
-from millpond.model.rows import RowCodec
+from millpond.model.rows import codec_of
 from millpond.model.schema import INGEST_TIME, OFFSET, SYSTEM_FIELDS, stored_schema
 
 
@@ -81,13 +81,15 @@ class SimpleLog:
         durability: Durability,
         producer: str = "",
         sequence: int = 0,
+        schema_version: int | None = None,
     ) -> Appended:
         with self._grown:
             stream = self._stream(stream_id)
             earlier = stream.appended.get((producer, sequence)) if producer else None
             if earlier is not None:
                 return Appended(earlier.ranges, earlier.durability, duplicate=True)
-            batches = [(self._streamlet(stream_id, part.streamlet), part, _batch_of(stream, part)) for part in parts]
+            schema = stream.definition.schemas[-1 if schema_version is None else schema_version]
+            batches = [(self._streamlet(stream_id, part.streamlet), part, _batch_of(schema, part)) for part in parts]
             ranges: dict[int, OffsetRange] = {}
             for streamlet, part, batch in batches:
                 first = streamlet.head
@@ -224,12 +226,12 @@ class SimpleLog:
         return streamlets[number]
 
 
-def _batch_of(stream: _Stream, part: Part) -> pa.RecordBatch:
+def _batch_of(schema: pa.Schema, part: Part) -> pa.RecordBatch:
     if part.batch is not None:
         return part.batch
     if part.encoded is None:
         raise InvalidValue("a part without rows", hint="give it a batch or encoded rows")
-    return RowCodec(stream.definition.schema).decode([part.encoded])
+    return codec_of(schema).decode([part.encoded])
 
 
 def _with_system_columns(batch: pa.RecordBatch, streamlet: int, first: int, micros: int) -> Iterator[pa.RecordBatch]:
