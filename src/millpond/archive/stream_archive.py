@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
 from millpond.archive.ledger import Ledger
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.settle import SettleReport, add_columns, settle
@@ -26,7 +27,7 @@ from millpond.model.offsets import Boundary
 from millpond.model.schema import stored_schema
 from millpond.storage.protocol import Storage
 
-__all__ = ["ObjectIndex", "SettleReport", "SettledSnapshot", "StreamArchive"]
+__all__ = ["CompactionReport", "ObjectIndex", "SettleReport", "SettledSnapshot", "StreamArchive"]
 
 
 # Opening reads this many commit files and index files at most, a millisecond each.
@@ -92,6 +93,20 @@ class StreamArchive:
         with self._writer:
             try:
                 report = settle(self._storage, self._ledger, start, stop, batches, object_bytes=object_bytes)
+            finally:
+                self._snapshot = self._take_snapshot()
+            self._checkpoint_if_due()
+            return report
+
+    def compact(self, *, small_bytes: int = SMALL_BYTES, least_objects: int = LEAST_OBJECTS) -> CompactionReport | None:
+        """Merge small objects of the same time partition; None if there is nothing to merge, or another writer was
+        first. Bounded: call again while it returns a report."""
+        with self._writer:
+            snapshot = self.snapshot(refresh=True)
+            try:
+                report = compact(
+                    self._storage, self._ledger, snapshot, small_bytes=small_bytes, least_objects=least_objects
+                )
             finally:
                 self._snapshot = self._take_snapshot()
             self._checkpoint_if_due()

@@ -99,9 +99,9 @@ class ObjectWriter:
         for start, part in self._partitioner.split(batch):
             self._gather(start, part)
 
-    def add_object(self, start: int, table: pa.Table) -> None:
+    def add_object(self, start: int, seconds: int, table: pa.Table) -> None:
         """Rows of one partition that make an object by themselves."""
-        self._submit(start, table.to_batches(), table.nbytes)
+        self._submit(start, seconds, table.to_batches(), table.nbytes)
 
     def finish(self) -> WrittenObjects:
         """Everything given so far is in objects, and they and their names are durable."""
@@ -143,23 +143,16 @@ class ObjectWriter:
     def _flush(self, start: int) -> None:
         gathered = self._gathered.pop(start)
         self._gathered_bytes -= gathered.bytes
-        self._submit(start, gathered.batches, gathered.bytes)
+        self._submit(start, self._definition.partition_seconds, gathered.batches, gathered.bytes)
 
-    def _submit(self, start: int, batches: list[pa.RecordBatch], size: int) -> None:
+    def _submit(self, start: int, seconds: int, batches: list[pa.RecordBatch], size: int) -> None:
         bound = _OBJECTS_IN_MEMORY * self._object_bytes
         while self._working and (
             len(self._working) >= _WORKERS or size + self._gathered_bytes + sum(s for _, s in self._working) > bound
         ):
             self._take_one()
-        definition = self._definition
-        name = ObjectName(
-            definition.generation,
-            start,
-            definition.partition_seconds,
-            len(self._names),
-            self._block,
-            secrets.token_hex(4),
-        )
+        bucket = len(self._names)
+        name = ObjectName(self._definition.generation, start, seconds, bucket, self._block, secrets.token_hex(4))
         self._names.append(name)
         self._rows += sum(batch.num_rows for batch in batches)
         self._bytes_in += size
