@@ -47,7 +47,7 @@ class CommitFile:
     """What one commit says. `info` is empty for a commit without commit information."""
 
     info: Mapping[str, Any]
-    added: tuple[str, ...] = ()
+    added: tuple[tuple[str, int, int | None], ...] = ()  # path, bytes, rows
     removed: tuple[str, ...] = ()
     transactions: Mapping[str, int] = field(default_factory=dict)
 
@@ -105,12 +105,17 @@ def parse_commit(data: bytes) -> CommitFile:
     try:
         return CommitFile(
             info,
-            tuple(a["add"]["path"] for a in actions if "add" in a),
+            tuple(_added(a["add"]) for a in actions if "add" in a),
             tuple(a["remove"]["path"] for a in actions if "remove" in a),
             {a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise Mangled(f"an action lacks a part: {error}") from error
+
+
+def _added(action: Mapping[str, Any]) -> tuple[str, int, int | None]:
+    stats = msgspec.json.decode(action.get("stats") or "{}")
+    return action["path"], int(action["size"]), stats.get("numRecords")
 
 
 def _parse_line(line: bytes, number: int, last: int) -> dict[str, Any]:

@@ -14,11 +14,13 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
+from millpond.archive.findings import Finding
 from millpond.archive.ledger import Ledger
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.settle import SettleReport, add_columns, settle
 from millpond.archive.snapshot import SettledSnapshot
 from millpond.archive.table import DeltaLog
+from millpond.archive.verify import Progress, verify_archive
 from millpond.archive.writing import OBJECT_BYTES
 from millpond.clock import Clock
 from millpond.errors import SettleFailed
@@ -27,7 +29,7 @@ from millpond.model.offsets import Boundary
 from millpond.model.schema import stored_schema
 from millpond.storage.protocol import Storage
 
-__all__ = ["CompactionReport", "ObjectIndex", "SettleReport", "SettledSnapshot", "StreamArchive"]
+__all__ = ["CompactionReport", "Finding", "ObjectIndex", "SettleReport", "SettledSnapshot", "StreamArchive"]
 
 
 # Opening reads this many commit files and index files at most, a millisecond each.
@@ -126,6 +128,11 @@ class StreamArchive:
         with self._writer:
             if self._ledger.state is not None:
                 self._ledger.checkpoint()
+
+    def verify(self, progress: Progress | None = None) -> list[Finding]:
+        """Check every byte and every count of the newest version; settling goes on meanwhile. Empty: all is well."""
+        snapshot = self.snapshot(refresh=True)
+        return list(verify_archive(self._storage, snapshot, DeltaLog(self.root), progress))
 
     def delete(self) -> None:
         """Remove everything the archive holds. Afterwards it is as if nothing had ever settled."""

@@ -152,6 +152,11 @@ class DeltaLog:
         table = pa.table({"path": found["path"], "bytes": found["size_bytes"], "rows": rows})
         return table.cast(pa.schema([("path", pa.string()), ("bytes", pa.int64()), ("rows", pa.int64())]))
 
+    def claims(self) -> dict[str, dict[str, Any]]:
+        """What the log says of each live object, by path: `min.<column>`, `max.<column>`, `null_count.<column>`."""
+        rows: list[dict[str, Any]] = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
+        return {row["path"]: row for row in rows}
+
     def transaction_version(self, app_id: str) -> int | None:
         """What the newest commit that names `app_id` says. Slow when that was long ago: it replays the log."""
         return self._table.transaction_version(app_id)

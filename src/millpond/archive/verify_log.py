@@ -1,0 +1,60 @@
+"""Verification of the Delta log: every commit file by itself, and all of them together.
+
+The commits are played again from the first one; after each, what is live and the boundary must give the number that
+the commit stated (see `state.py`). This covers versions that only time travel sees, too.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+
+from millpond.archive.commit_file import (
+    LOG_DIRECTORY,
+    CommitFile,
+    Mangled,
+    Torn,
+    commit_name,
+    commit_version,
+    parse_commit,
+)
+from millpond.archive.findings import Finding
+from millpond.archive.repair import TORN_DIRECTORY
+from millpond.archive.state import objects_digest, state_text
+from millpond.storage.protocol import Storage
+
+_RESTORE = "restore it from a backup"
+
+
+def verify_log(storage: Storage, root: str) -> Iterator[Finding]:
+    """Findings about `_delta_log`. Reads, and changes nothing."""
+    for name in storage.list(posixpath.join(root, TORN_DIRECTORY)):
+        hint = "left by a power cut, and its records settled again; remove it when you no longer want to look at it"
+        yield Finding("warning", f"{TORN_DIRECTORY}/{name}", "was set aside when the pond was opened", hint)
+    directory = posixpath.join(root, LOG_DIRECTORY)
+    versions = sorted(v for v in map(commit_version, storage.list(directory)) if v is not None)
+    commits: dict[int, CommitFile] = {}
+    for version in versions:
+        try:
+            commits[version] = parse_commit(storage.read(posixpath.join(directory, commit_name(version))))
+        except (Torn, Mangled, OSError) as error:
+            yield Finding("error", f"{LOG_DIRECTORY}/{commit_name(version)}", f"is damaged: {error}", _RESTORE)
+    if versions and sorted(commits) == list(range(versions[-1] + 1)):
+        yield from _replay(commits)
+
+
+def _replay(commits: Mapping[int, CommitFile]) -> Iterator[Finding]:
+    live: dict[str, tuple[str, int, int | None]] = {}
+    digest = 0
+    for version, commit in sorted(commits.items()):
+        gone = [live.pop(path) for path in commit.removed if path in live]
+        live |= {one[0]: one for one in commit.added}
+        digest += objects_digest(commit.added) - objects_digest(gone)
+        if commit.state is not None and state_text(digest, commit.transactions) != commit.state:
+            yield Finding(
+                "error",
+                f"{LOG_DIRECTORY}/{commit_name(version)}",
+                "this commit, or one before it, is not what was written: the table would hold something else",
+                _RESTORE,
+            )
+            return  # all later ones would say the same
