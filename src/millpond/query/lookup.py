@@ -26,9 +26,10 @@ from millpond.model.hashing import streamlet_of
 from millpond.model.predicate import Predicate
 from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET
 from millpond.query.halves import Halves
-from millpond.query.objects import Ints, Mask, spans_of
+from millpond.query.objects import spans_of
+from millpond.query.places import at_or_above
 from millpond.query.projection import Projection
-from millpond.query.terms import both, equals, offsets_below
+from millpond.query.terms import both, equals
 from millpond.query.values import key_value
 
 # An answer is held in memory whole.
@@ -47,8 +48,8 @@ def get(halves: Halves, value: Any = None, *, limit: int = 10, secondary: Mappin
     )
     settled = halves.archive.snapshot()
     best = _Newest(Projection.of(definition, None, system=True), wanted.streamlet is None, limit)
-    best.add([batch.filter(pa.array(_at_or_above(batch, settled.boundary))) for batch in live])
-    _add_settled(best, settled, both(wanted.term, _later_left_out(settled, heads)))
+    best.add([batch.filter(pa.array(at_or_above(batch, settled.boundary))) for batch in live])
+    _add_settled(best, settled, wanted.term, heads)
     return best.table
 
 
@@ -108,26 +109,16 @@ class _Newest:
         return last > newest
 
 
-def _add_settled(best: _Newest, settled: SettledSnapshot, predicate: Predicate | None) -> None:
+def _add_settled(
+    best: _Newest, settled: SettledSnapshot, predicate: Predicate | None, heads: Mapping[int, int]
+) -> None:
+    """Let the settled records compete, without those that were appended after the heads were taken."""
+    columns = best.table.schema.names
     spans = spans_of(settled.objects, settled.objects.prune(predicate).keep)
     bound = spans.stop - 1 if best.by == OFFSET else spans.newest
     order = np.argsort(-bound, kind="stable")
     for at in order.tolist():
         if best.beats(int(bound[at])):
             return
-        best.add(list(settled.read(spans.only([at]), best.table.schema.names, predicate)))
-
-
-def _at_or_above(batch: pa.RecordBatch, boundary: Mapping[int, int]) -> Mask:
-    """The rows that the settled half does not have."""
-    streamlets, offsets = (batch.column(name).to_numpy() for name in (STREAMLET, OFFSET))
-    bounds: Ints = np.array([boundary.get(int(s), 0) for s in streamlets], np.int64)
-    above: Mask = offsets >= bounds
-    return above
-
-
-def _later_left_out(settled: SettledSnapshot, heads: Mapping[int, int]) -> Predicate | None:
-    """Records that were appended and settled after the heads were taken are not in this answer."""
-    if all(settled.boundary.get(streamlet, 0) <= head for streamlet, head in heads.items()):
-        return None
-    return offsets_below(heads)
+        found = settled.read(spans.only([at]), columns, predicate)
+        best.add([batch.filter(pa.array(~at_or_above(batch, heads))) for batch in found])

@@ -23,7 +23,8 @@ from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate
 from millpond.model.schema import OFFSET, STREAMLET
 from millpond.query.objects import Spans, spans_of
-from millpond.query.terms import both, within
+from millpond.query.places import hull_of, inside, near
+from millpond.query.terms import both
 
 # What a window is meant to hold: half a million rows, or the rows of 64 MB of objects (about 256 MB decoded). Narrower
 # windows decode an object more often, wider ones only cost memory.
@@ -45,16 +46,15 @@ def read_in_order(
     ranges = {streamlet: offsets for streamlet, offsets in ranges.items() if len(offsets)}
     if not ranges:
         return
-    keep = settled.objects.prune(both(within(ranges), predicate)).keep
+    keep = settled.objects.prune(both(near(ranges), predicate)).keep
     reading = [*columns, *(name for name in (STREAMLET, OFFSET) if name not in columns)]
-    whole = OffsetRange(min(r.start for r in ranges.values()), max(r.stop for r in ranges.values()))
     spans = spans_of(settled.objects, keep)
-    for window in windows(spans, whole):
+    for window in windows(spans, hull_of(ranges)):
         part = {streamlet: offsets.intersect(window) for streamlet, offsets in ranges.items()}
         part = {streamlet: offsets for streamlet, offsets in part.items() if len(offsets)}
         if part:
-            batches = settled.read(spans.meeting(window), reading, both(within(part), predicate))
-            yield from _sorted([batch for batch in batches if batch.num_rows])
+            batches = settled.read(spans.meeting(window), reading, both(near(part), predicate))
+            yield from _sorted([cut for batch in batches if (cut := inside(batch, part)).num_rows])
 
 
 def _sorted(batches: list[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

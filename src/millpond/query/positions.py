@@ -8,18 +8,22 @@ a whole are skipped by their statistics; the others are read in `_offset` order 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from millpond.errors import InvalidValue
+from millpond.log.engine import SegmentInfo
 from millpond.model.literal import parse_timestamp
+from millpond.model.offsets import OffsetRange
 from millpond.model.schema import OFFSET, STREAMLET
 from millpond.query.halves import Halves
 from millpond.query.objects import spans_of
 from millpond.query.snapshot import Snapshot
 from millpond.query.terms import ingested_since
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Start = str | int | datetime | Mapping[int, int]
 
@@ -74,15 +78,27 @@ def _checked(start: Mapping[int, int], halves: Halves, snapshot: Snapshot) -> di
 
 def _since(halves: Halves, snapshot: Snapshot, moment: datetime) -> dict[int, int]:
     """The first offset per streamlet ingested at `moment` or later; the head where there is none."""
-    predicate = ingested_since(moment)
     found = _settled_since(snapshot, moment)
+    segments = halves.log.segments(halves.definition.id)
     for streamlet, offsets in snapshot.live.items():
         if streamlet not in found:
-            batches = halves.read_range(snapshot.generation, streamlet, offsets, [OFFSET], predicate)
+            mine = [info for info in segments if info.streamlet == streamlet]
+            rest = OffsetRange(_past_older(mine, offsets, moment), offsets.stop)
+            batches = halves.read_range(snapshot.generation, streamlet, rest, [OFFSET], ingested_since(moment))
             for batch in batches:
                 found[streamlet] = batch.column(OFFSET)[0].as_py()
                 break
     return dict(snapshot.heads) | found
+
+
+def _past_older(segments: Sequence[SegmentInfo], offsets: OffsetRange, moment: datetime) -> int:
+    """Where to begin in `offsets`: behind the segments that lie at their start and are older as a whole."""
+    micros = (moment - _EPOCH) // timedelta(microseconds=1)
+    at = offsets.start
+    for info in sorted(segments, key=lambda info: info.offsets):
+        if at in info.offsets and info.last_ingest_micros < micros:
+            at = min(info.offsets.stop, offsets.stop)
+    return at
 
 
 def _settled_since(snapshot: Snapshot, moment: datetime) -> dict[int, int]:

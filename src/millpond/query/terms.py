@@ -1,4 +1,4 @@
-"""Predicates of this room: a caller's `where` made ready, and the terms by which records are found by place and time.
+"""Predicates of this room: a caller's `where` made ready, and the terms by which records are found by value and time.
 
 Ready means bound to the stored schema and folded, so that both halves are handed the same tree: literals of the
 column's own type, nothing that was not understood, None for "all records".
@@ -6,16 +6,14 @@ column's own type, nothing that was not understood, None for "all records".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from millpond.model.bind import bind
-from millpond.model.offsets import OffsetRange
-from millpond.model.predicate import FALSE, TRUE, And, Compare, Or, Predicate, truth
-from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET, stored_schema
+from millpond.model.predicate import FALSE, TRUE, And, Compare, Predicate, truth
+from millpond.model.schema import INGEST_TIME, stored_schema
 from millpond.query.sql import parse_where
 
 Where = str | Predicate | None
@@ -48,23 +46,5 @@ def equals(column: str, value: Any) -> Predicate:
     return Compare("=", column, value)
 
 
-def within(ranges: Mapping[int, OffsetRange]) -> Predicate:
-    """The records in these offsets of these streamlets."""
-    return _any(
-        And((Compare("=", STREAMLET, s), Compare(">=", OFFSET, r.start), Compare("<", OFFSET, r.stop)))
-        for s, r in sorted(ranges.items())
-    )
-
-
-def offsets_below(stops: Mapping[int, int]) -> Predicate:
-    """The records before these offsets of these streamlets."""
-    return _any(And((Compare("=", STREAMLET, s), Compare("<", OFFSET, stop))) for s, stop in sorted(stops.items()))
-
-
 def ingested_since(moment: datetime) -> Predicate:
     return Compare(">=", INGEST_TIME, moment)
-
-
-def _any(terms: Iterable[Predicate]) -> Predicate:
-    listed = tuple(terms)
-    return listed[0] if len(listed) == 1 else Or(listed)
