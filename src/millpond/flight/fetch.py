@@ -4,7 +4,7 @@ need not have Millpond installed. It imports nothing of ours for that reason."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from pyarrow import flight
@@ -17,6 +17,22 @@ def fetch(location: str, token: str, ticket: bytes) -> Iterator[pa.RecordBatch]:
         reader = client.do_get(flight.Ticket(ticket), flight.FlightCallOptions(headers=headers))
         for chunk in reader:
             yield chunk.data
+
+
+def ticket_reader(
+    location: str, token: str, tickets: list[bytes]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `DataFrame.mapInArrow`: rows hold numbers of tickets, and become what those tickets fetch."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                try:
+                    yield from fetch(location, token, tickets[number])
+                except (flight.FlightError, pa.ArrowException) as error:
+                    raise RuntimeError(f"Millpond: {explain(error)}") from None
+
+    return read
 
 
 def explain(error: Exception) -> str:

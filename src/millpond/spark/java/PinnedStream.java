@@ -1,0 +1,25 @@
+package millpond.spark;
+
+import java.util.function.BiFunction;
+
+/** One stream as one query sees it: the objects of one version, and how many live rows there are up to fixed heads. */
+public class PinnedStream {
+  public final ObjectTable objects;
+  public final long liveRows;
+  /** Python: ("objects", predicates) gives a bitmap, ("live", columns and predicates) an RDD. */
+  public final BiFunction steering;
+
+  public PinnedStream(ObjectTable objects, long liveRows, BiFunction steering) {
+    this.objects = objects;
+    this.liveRows = liveRows;
+    this.steering = steering;
+  }
+
+  /** A scan that was never pinned was planned by a session whose optimiser does not run the SnapshotRule. */
+  public static void check(PinnedStream stream, String name) {
+    if (stream == null) {
+      throw new IllegalStateException("Millpond does not know the session that reads stream " + name
+          + ". Make the DataFrame or the view in this very session (to_spark, attach).");
+    }
+  }
+}

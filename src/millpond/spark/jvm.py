@@ -1,0 +1,221 @@
+"""Spark's JVM: every Java name and every use of py4j is here, and nowhere else.
+
+These are internals of Spark's planner, which change between minor versions without notice. So the version is pinned,
+every name is listed and has a test of its own, and what is missing is one clear error.
+
+Our own part of the planner is Java, kept as source beside this file and compiled by Janino, the compiler that Spark
+ships for its generated code: once per JVM, in under a second, without a build step. It exists in the driver only: plans
+that reach executors hold nothing of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Any, TypeAlias
+
+import pyspark
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from millpond.errors import SparkUnavailable
+
+# Whatever py4j returns: a Java object, seen through the gateway.
+Java: TypeAlias = Any
+
+VERSION = "4.3"
+
+# In the order of compilation: each may use those before it.
+SOURCES = (
+    "ExpressionText",
+    "ObjectTable",
+    "PinnedStream",
+    "SettledIndex",
+    "LiveRelation",
+    "SnapshotRule",
+    "Workshop",
+)
+PACKAGE = "millpond.spark"
+
+# What the Java sources import, and what is called from here: class -> members.
+NAMES: dict[str, tuple[str, ...]] = {
+    "org.codehaus.janino.SimpleCompiler": ("setParentClassLoader", "cook", "getClassLoader"),
+    "org.apache.hadoop.fs.FileStatus": (),
+    "org.apache.hadoop.fs.Path": (),
+    "org.apache.spark.api.python.PythonUtils": ("toSeq", "toScalaMap"),
+    "org.apache.spark.rdd.RDD": (),
+    "org.apache.spark.sql.ExperimentalMethods": ("extraOptimizations", "extraOptimizations_$eq"),
+    "org.apache.spark.sql.SQLContext": (),
+    "org.apache.spark.sql.catalyst.InternalRow": ("empty",),
+    "org.apache.spark.sql.catalyst.expressions.AttributeReference": ("name",),
+    "org.apache.spark.sql.catalyst.expressions.Cast": (),
+    "org.apache.spark.sql.catalyst.expressions.GetStructField": ("extractFieldName",),
+    "org.apache.spark.sql.catalyst.expressions.InSet": ("hset",),
+    "org.apache.spark.sql.catalyst.expressions.Like": ("escapeChar",),
+    "org.apache.spark.sql.catalyst.expressions.Literal": ("value",),
+    "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation$": ("apply",),
+    "org.apache.spark.sql.catalyst.plans.logical.LocalRelation": ("data",),
+    "org.apache.spark.sql.catalyst.plans.logical.LogicalPlan": ("transformUpWithSubqueries",),
+    "org.apache.spark.sql.catalyst.plans.logical.Subquery": (),
+    "org.apache.spark.sql.catalyst.plans.logical.Union": (),
+    "org.apache.spark.sql.catalyst.rules.Rule": ("apply",),
+    "org.apache.spark.sql.classic.Dataset": ("queryExecution", "schema", "union"),
+    "org.apache.spark.sql.classic.SparkSession": (
+        "baseRelationToDataFrame",
+        "emptyDataFrame",
+        "experimental",
+        "parseDataType",
+        "sessionUUID",
+        "sqlContext",
+    ),
+    "org.apache.spark.sql.execution.QueryExecution": ("toRdd",),
+    "org.apache.spark.sql.execution.datasources.FileIndex": ("listFiles",),
+    "org.apache.spark.sql.execution.datasources.FileStatusWithMetadata": (),
+    "org.apache.spark.sql.execution.datasources.HadoopFsRelation": ("location",),
+    "org.apache.spark.sql.execution.datasources.LogicalRelation": ("copy",),
+    "org.apache.spark.sql.execution.datasources.PartitionDirectory": (),
+    "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat": (),
+    "org.apache.spark.sql.sources.BaseRelation": ("needConversion",),
+    "org.apache.spark.sql.sources.CatalystScan": ("buildScan",),
+    "org.apache.spark.unsafe.types.UTF8String": ("isValid",),
+    "scala.runtime.AbstractPartialFunction": ("applyOrElse",),
+}
+
+_lock = threading.Lock()
+# The compiled workshop of each JVM that this process has talked to: practically one.
+_workshops: dict[int, tuple[Any, Java]] = {}
+
+
+class Jvm:
+    """One Spark session's JVM side. Thread-safe, as py4j is."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        check_session(spark)
+        self._spark = spark
+        self._session: Java = spark._jsparkSession
+        self._jvm: Java = spark._jvm
+        self.workshop: Java = _workshop(spark)
+
+    @property
+    def session_id(self) -> str:
+        """The same for every Python object of one session."""
+        return str(self._session.sessionUUID())
+
+    def settled_and_live(
+        self, key: str, name: str, known: Java, schema: StructType, options: dict[str, str]
+    ) -> DataFrame:
+        """A DataFrame of both halves of the stream `key`, still open: each query of it gets a snapshot of its own."""
+        struct = self.struct(schema)
+        settled = self.workshop.settled(key, name, known, struct, self._java_map(options), self._session)
+        live = self.workshop.live(key, name, self._session.sqlContext(), struct)
+        frame = self._session.baseRelationToDataFrame(settled).union(self._session.baseRelationToDataFrame(live))
+        return DataFrame(frame, self._spark)
+
+    def struct(self, schema: StructType) -> Java:
+        return self._session.parseDataType(schema.json())
+
+    def install(self, rule: Java) -> None:
+        """Let the session's optimiser run the rule, behind those that are there."""
+        experimental = self._session.experimental()
+        rules = self._jvm.java.util.ArrayList()
+        present = experimental.extraOptimizations()
+        for at in range(present.size()):
+            rules.add(present.apply(at))
+        rules.add(rule)
+        getattr(experimental, "extraOptimizations_$eq")(self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(rules))
+
+    def rows_of(self, frame: DataFrame) -> Java:
+        """The RDD of Spark's internal rows that computes a DataFrame."""
+        return frame._jdf.queryExecution().toRdd()
+
+    def no_rows(self) -> Java:
+        return self._session.emptyDataFrame().queryExecution().toRdd()
+
+    def _java_map(self, items: dict[str, str]) -> Java:
+        found = self._jvm.java.util.HashMap()
+        for name, value in items.items():
+            found.put(name, value)
+        return found
+
+
+class Callback:
+    """A Python function of two strings that the JVM may call, in any of its threads. It must not raise.
+
+    Python holds it for as long as the JVM does."""
+
+    class Java:
+        implements = ("java.util.function.BiFunction",)
+
+    def __init__(self, function: Callable[[str, str], Any]) -> None:
+        self._function = function
+
+    def apply(self, first: str, second: str) -> Any:
+        return self._function(first, second)
+
+
+def check_session(spark: SparkSession) -> None:
+    """`SparkUnavailable` unless this is a classic session of the Spark that Millpond is made for."""
+    if not pyspark.__version__.startswith(f"{VERSION}."):
+        raise SparkUnavailable(
+            f"pyspark {pyspark.__version__} is installed, Millpond needs {VERSION}",
+            hint=f"pip install 'pyspark=={VERSION}.*'",
+        )
+    if getattr(spark, "_jsparkSession", None) is None or getattr(spark, "_jvm", None) is None:
+        raise SparkUnavailable(
+            "this Spark session has no JVM of its own (Spark Connect?)",
+            hint="use SparkSession.builder.master(...).getOrCreate() in the process of the pond",
+        )
+    if spark.sparkContext._jsc is None:
+        raise SparkUnavailable("this Spark session was stopped", hint="get a new one from SparkSession.builder")
+
+
+def missing_names(spark: SparkSession, names: dict[str, tuple[str, ...]] | None = None) -> list[str]:
+    """The classes and members that this JVM does not have."""
+    jvm: Java = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    missing = []
+    for name, members in (NAMES if names is None else names).items():
+        try:
+            found = jvm.java.lang.Class.forName(name, False, loader)
+        except Exception:  # py4j wraps whatever Java throws
+            missing.append(name)
+            continue
+        if members:
+            there = {method.getName() for method in found.getMethods()}
+            missing += [f"{name}.{member}" for member in members if member not in there]
+    return missing
+
+
+def java_source(name: str) -> str:
+    return files("millpond.spark").joinpath("java", f"{name}.java").read_text(encoding="utf-8")
+
+
+def _workshop(spark: SparkSession) -> Java:
+    gateway = spark.sparkContext._gateway
+    with _lock:
+        known = _workshops.get(id(gateway))
+        if known is None or known[0] is not gateway:
+            ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+            known = _workshops[id(gateway)] = (gateway, _compile(spark, gateway, SOURCES))
+        return known[1]
+
+
+def _compile(spark: SparkSession, gateway: Any, sources: Sequence[str]) -> Java:
+    jvm: Java = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for name in sources:
+        try:
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(loader)
+            compiler.cook(java_source(name))
+        except Exception as error:  # py4j wraps whatever Java throws
+            missing = missing_names(spark)
+            raise SparkUnavailable(
+                f"Spark's planner has changed: {', '.join(missing) or f'{name}.java does not compile'}",
+                hint=f"Millpond is made for Spark {VERSION}: pip install 'pyspark=={VERSION}.*'",
+            ) from error
+        loader = compiler.getClassLoader()
+    made = loader.loadClass(f"{PACKAGE}.{sources[-1]}").getConstructors()[0]
+    return made.newInstance(gateway.new_array(jvm.java.lang.Object, 0))

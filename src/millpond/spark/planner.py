@@ -1,0 +1,199 @@
+"""What Spark's planner asks of us, answered: one `SessionPlanner` per session, one `PinnedScan` per stream and query.
+
+The Java side asks three things. *Pin* (once per query and stream, from the optimiser): take a snapshot. *Objects* (per
+scan): which objects of the snapshot may hold a matching row? *Live* (per scan): an RDD of the live ranges.
+
+Invariants: all scans of a stream in a query share one snapshot. An error while deciding what to skip is counted and
+answered by "read everything"; an error while taking a snapshot or planning the live half fails the query.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from millpond.errors import MillpondError
+from millpond.model.predicate import Predicate
+from millpond.model.schema import OFFSET, stored_schema
+from millpond.spark.catalyst import translate
+from millpond.spark.jvm import Callback, Java, Jvm
+from millpond.spark.live import live_frame, tickets_for
+from millpond.spark.report import LiveScan, QueryFigures, SettledScan
+from millpond.spark.schema import spark_schema
+from millpond.wire.served import ServedStream
+
+if TYPE_CHECKING:
+    from millpond.archive.snapshot import SettledSnapshot
+    from millpond.query.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+# Figures hold on to snapshots, so only those of the last few queries are kept.
+QUERIES_KEPT = 8
+
+# What must hold whatever the session is set to: a file that is missing or damaged fails the query instead of silently
+# losing rows, and dates before 1582 mean what they say.
+OPTIONS = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "mergeSchema": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "parquet.page.verify-checksum.enabled": "true",
+}
+
+_planners: dict[str, SessionPlanner] = {}
+_lock = threading.Lock()
+
+
+def planner_of(spark: SparkSession) -> SessionPlanner:
+    """The session's planner, made and installed by the first call."""
+    jvm = Jvm(spark)
+    with _lock:
+        for session_id in [known for known, planner in _planners.items() if planner.stopped]:
+            del _planners[session_id]
+        found = _planners.get(jvm.session_id)
+        if found is None:
+            found = _planners[jvm.session_id] = SessionPlanner(spark, jvm)
+        return found
+
+
+class SessionPlanner:
+    """Thread-safe: Spark plans queries in as many threads as its users have."""
+
+    def __init__(self, spark: SparkSession, jvm: Jvm) -> None:
+        self.spark = spark
+        self.jvm = jvm
+        self._lock = threading.Lock()
+        self._streams: dict[str, ServedStream] = {}
+        self._tables: dict[str, tuple[tuple[int, int, int], Java]] = {}
+        self._figures: OrderedDict[str, QueryFigures] = OrderedDict()
+        self.errors = 0
+        """How often a decision about skipping failed, and everything was read."""
+        jvm.install(jvm.workshop.rule(Callback(self._pin)))
+
+    @property
+    def stopped(self) -> bool:
+        return self.spark.sparkContext._jsc is None
+
+    def frame(self, stream: ServedStream) -> DataFrame:
+        """A DataFrame of the stream, live ∪ settled."""
+        settled = stream.snapshot().settled
+        key = settled.root
+        with self._lock:
+            self._streams[key] = stream
+        schema = spark_schema(stored_schema(stream.definition.schema))
+        return self.jvm.settled_and_live(key, stream.name, self.table(key, settled), schema, OPTIONS)
+
+    def table(self, key: str, settled: SettledSnapshot) -> Java:
+        """The snapshot's objects in the JVM: loaded anew only if they have changed."""
+        objects = settled.objects
+        state = (settled.version, len(objects), objects.bytes_total)
+        with self._lock:
+            known = self._tables.get(key)
+        if known is None or known[0] != state:
+            pairs = zip(map(str, objects.sizes.tolist()), objects.paths, strict=True)
+            blob = "\0".join(text for pair in pairs for text in pair)
+            known = (state, self.jvm.workshop.table(f"file://{settled.root}", blob))
+            with self._lock:
+                self._tables[key] = known
+        return known[1]
+
+    def _pin(self, query: str, key: str) -> Java:
+        """Called by the optimiser. Answers with a Java PinnedStream, or with text: why there is none."""
+        try:
+            with self._lock:
+                stream = self._streams[key]
+                figures = self._figures_of(query)
+            snapshot = stream.snapshot()
+            scan = PinnedScan(self, stream, snapshot, figures)
+            rows = sum(map(len, snapshot.live.values()))
+            return self.jvm.workshop.pinned(self.table(key, snapshot.settled), rows, Callback(scan.answer))
+        except MillpondError as error:
+            return f"Millpond: {error} [{error.code}]"
+        except Exception as error:  # an exception here would reach the user as py4j's, without its text
+            logger.exception("no snapshot for a query")
+            return f"Millpond: no snapshot of the stream in {key}: {type(error).__name__}: {error}"
+
+    def _figures_of(self, query: str) -> QueryFigures:
+        figures = self._figures.get(query)
+        if figures is None:
+            figures = self._figures[query] = QueryFigures(query)
+            while len(self._figures) > QUERIES_KEPT:
+                self._figures.popitem(last=False)
+        return figures
+
+    def last_query(self) -> QueryFigures | None:
+        """The figures of the last query that scanned anything."""
+        with self._lock:
+            scanned = [figures for figures in self._figures.values() if figures.settled or figures.live]
+            return scanned[-1] if scanned else None
+
+    def failed(self) -> None:
+        with self._lock:
+            self.errors += 1
+
+
+class PinnedScan:
+    """One stream in one query. Lives as long as the query's plan does in the JVM."""
+
+    def __init__(
+        self, planner: SessionPlanner, stream: ServedStream, snapshot: Snapshot, figures: QueryFigures
+    ) -> None:
+        self._planner = planner
+        self._stream = stream
+        self._definition = stream.definition
+        self._snapshot = snapshot
+        self._figures = figures
+
+    def answer(self, question: str, text: str) -> Any:
+        """Called by the planner, once per scan and each time that Spark plans it anew."""
+        if question == "objects":
+            return self._objects(text)
+        try:
+            return self._live(text)
+        except MillpondError as error:
+            return f"Millpond: {error} [{error.code}]"
+        except Exception as error:  # an exception here would reach the user as py4j's, without its text
+            logger.exception("the live half of a query could not be planned")
+            return f"Millpond: the live half of {self._stream.name}: {type(error).__name__}: {error}"
+
+    def _objects(self, predicates: str) -> bytearray:
+        """A bit per object, least significant first; empty: every object."""
+        settled = self._snapshot.settled
+        try:
+            predicate = self._translate(predicates)
+            pruning = settled.objects.prune(predicate)
+            scan = SettledScan(self._stream.name, settled, predicate, pruning.keep, pruning.skipped_by)
+            # The text tells scans apart: it is the same only if Spark plans the same scan again.
+            self._figures.settled[predicates] = scan
+            return bytearray(np.packbits(pruning.keep, bitorder="little").tobytes())
+        except Exception:  # whatever it is: skipping only proves irrelevance (I4)
+            logger.exception("could not decide what to skip; every object is read")
+            self._planner.failed()
+            return bytearray()
+
+    def _live(self, text: str) -> Java:
+        *names, predicates = text.split("\0")
+        # A scan of no column counts rows; an offset is the narrowest thing that every row has.
+        columns = names or [OFFSET]
+        predicate = self._translate(predicates)
+        definition = self._definition
+        spark = self._planner.spark
+        cores = spark.sparkContext.defaultParallelism
+        tickets = tickets_for(definition.id, self._snapshot.generation, self._snapshot.live, columns, predicate, cores)
+        rows = sum(map(len, self._snapshot.live.values()))
+        self._figures.live[text] = LiveScan(self._stream.name, rows, len(tickets))
+        if not tickets:
+            return self._planner.jvm.no_rows()
+        everything = spark_schema(stored_schema(definition.schema))
+        schema = StructType([everything[name] for name in columns])
+        return self._planner.jvm.rows_of(live_frame(spark, self._stream.door(), tickets, schema))
+
+    def _translate(self, predicates: str) -> Predicate:
+        return translate(predicates, stored_schema(self._definition.schema).names)

@@ -1,0 +1,116 @@
+"""What a query read and what it was spared: the figures behind `last_query`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from millpond.model.evaluate import Filter
+from millpond.model.predicate import Predicate
+
+if TYPE_CHECKING:
+    from millpond.archive.snapshot import SettledSnapshot
+
+
+@dataclass(frozen=True)
+class SettledScan:
+    """One scan's share of the settled half."""
+
+    stream: str
+    snapshot: SettledSnapshot
+    predicate: Predicate
+    keep: npt.NDArray[np.bool_]
+    skipped_by: Mapping[str, int]
+
+    @property
+    def bytes_read(self) -> int:
+        return int(self.snapshot.objects.sizes[self.keep].sum())
+
+    def bytes_relevant(self) -> float:
+        """Of the bytes read, those of rows that match, taking all rows of an object as equally large."""
+        snapshot, objects = self.snapshot, self.snapshot.objects
+        passing = Filter(self.predicate, snapshot.schema, loose=True)
+        if passing.passes_all:
+            return float(self.bytes_read)
+        column = min(passing.columns, default=snapshot.schema.names[-1])
+        relevant = 0.0
+        for at in np.flatnonzero(self.keep).tolist():
+            only = np.zeros(len(objects), dtype=np.bool_)
+            only[at] = True
+            matching = sum(b.num_rows for b in snapshot.read(only, [column], self.predicate, loose=True))
+            relevant += float(objects.sizes[at]) * matching / max(1, int(objects.rows[at]))
+        return relevant
+
+
+@dataclass(frozen=True)
+class LiveScan:
+    """One scan's share of the live half. Rows are those in its ranges: how many match is decided while fetching."""
+
+    stream: str
+    rows: int
+    requests: int
+
+
+@dataclass
+class QueryFigures:
+    """The figures of one query, over all of its scans. A stream that is scanned twice counts twice.
+
+    Bytes and objects are those of the settled half; `rows_live` says how much more was looked at in the live one.
+    """
+
+    query: str
+    settled: dict[str, SettledScan] = field(default_factory=dict, repr=False)
+    live: dict[str, LiveScan] = field(default_factory=dict, repr=False)
+
+    @property
+    def objects_read(self) -> int:
+        return sum(int(scan.keep.sum()) for scan in self.settled.values())
+
+    @property
+    def objects_total(self) -> int:
+        return sum(len(scan.keep) for scan in self.settled.values())
+
+    @property
+    def bytes_read(self) -> int:
+        """The sizes of the objects read. Of each, Spark reads the columns it needs."""
+        return sum(scan.bytes_read for scan in self.settled.values())
+
+    @property
+    def bytes_total(self) -> int:
+        return sum(int(scan.snapshot.objects.sizes.sum()) for scan in self.settled.values())
+
+    @property
+    def rows_live(self) -> int:
+        return sum(scan.rows for scan in self.live.values())
+
+    @property
+    def requests(self) -> int:
+        """Objects opened and live ranges fetched."""
+        return self.objects_read + sum(scan.requests for scan in self.live.values())
+
+    @property
+    def skipped_by(self) -> dict[str, int]:
+        """How many objects each column ruled out."""
+        total: Counter[str] = Counter()
+        for scan in self.settled.values():
+            total.update(scan.skipped_by)
+        return dict(total)
+
+    @cached_property
+    def accuracy(self) -> float:
+        """Relevant bytes ÷ bytes read, 1.0 if nothing was read. Computed when first asked for, by reading the objects
+        again; terms that were not understood count as true."""
+        read = self.bytes_read
+        return sum(scan.bytes_relevant() for scan in self.settled.values()) / read if read else 1.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.objects_read} of {self.objects_total} objects, {self.bytes_read} of {self.bytes_total} bytes, "
+            f"{self.rows_live} live rows, skipped by {self.skipped_by or 'nothing'}"
+        )

@@ -1,0 +1,85 @@
+"""Streams as Spark SQL views, kept in step with the pond: created, altered and dropped with their streams.
+
+A view need not be made anew when its stream settles: every query finds the newest objects by itself.
+
+`grid/meters` becomes `grid_meters`. Where two streams would share a view's name, the older one has it and the younger
+one's carries its id as well (`grid_meters_12`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from millpond.errors import StreamNotFound
+from millpond.model.names import view_name
+from millpond.spark.planner import SessionPlanner, planner_of
+from millpond.wire.served import Change, ServedPond, ServedStream
+
+logger = logging.getLogger(__name__)
+
+
+def attach(pond: ServedPond, spark: SparkSession) -> Attachment:
+    """Make every stream of the pond a view of the session, now and as streams come and go."""
+    return Attachment(pond, planner_of(spark))
+
+
+class Attachment:
+    """The views of one pond in one session. Thread-safe."""
+
+    def __init__(self, pond: ServedPond, planner: SessionPlanner) -> None:
+        self._pond = pond
+        self._planner = planner
+        self._lock = threading.Lock()
+        self._views: dict[str, tuple[str, int, int]] = {}
+        self._stop = pond.on_change(self._changed)
+        self._refresh()
+
+    @property
+    def views(self) -> Mapping[str, str]:
+        """Stream -> view."""
+        with self._lock:
+            return {stream: view for stream, (view, _, _) in self._views.items()}
+
+    def detach(self) -> None:
+        """Drop the views and stop following the pond."""
+        self._stop()
+        with self._lock:
+            for view, _, _ in self._views.values():
+                self._planner.spark.catalog.dropTempView(view)
+            self._views.clear()
+
+    def _changed(self, change: Change) -> None:
+        if self._planner.stopped:
+            self._stop()
+            return
+        try:
+            self._refresh()
+        except Exception:  # the pond's own work must not fail because a session is on its way out
+            logger.exception("the views of a Spark session could not follow: %s was %s", change.name, change.kind)
+
+    def _refresh(self) -> None:
+        """Bring the views in step with the pond as it is now: a change that is told late or twice does no harm."""
+        with self._lock:
+            wanted: dict[str, tuple[str, ServedStream, int, int]] = {}
+            taken: set[str] = set()
+            for stream in self._pond.served_streams():
+                try:
+                    definition = stream.definition
+                except StreamNotFound:  # dropped since it was listed
+                    continue
+                view = view_name(stream.name)
+                view = view if view.lower() not in taken else f"{view}_{definition.id}"
+                taken.add(view.lower())
+                wanted[stream.name] = (view, stream, definition.id, definition.schema_version)
+            for name, (view, _, _) in list(self._views.items()):
+                if name not in wanted or wanted[name][0] != view:
+                    self._planner.spark.catalog.dropTempView(view)
+                    del self._views[name]
+            for name, (view, stream, stream_id, version) in wanted.items():
+                if self._views.get(name) != (view, stream_id, version):
+                    self._planner.frame(stream).createOrReplaceTempView(view)
+                    self._views[name] = (view, stream_id, version)
