@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 # Single rows are kept encoded until there are this many: an Arrow batch of one row takes 4 KB.
 TAIL_PIECES = 1_024
+# Sealing copies: what the pieces held is given back to the system after so much of it.
+RELEASE_EVERY_BYTES = 128_000_000
 # Journal pieces at least this large on average are read in place; smaller ones are worth a file of their own.
 PLACE_BYTES_MIN = 16_384
 
@@ -52,6 +54,8 @@ class Keeper:
         self.room = threading.Condition(lock)
         self._stopping = False
         self._busy = False
+        self._let_go = False  # memory was freed that the system should have back
+        self._sealed_bytes = 0
         self.memory_bytes = 0
         self.spill_written_bytes = 0
         self.failure = ""
@@ -67,10 +71,9 @@ class Keeper:
         if closed is not None:
             self._closed.append((stream, closed))
             self._work.notify()
-        elif piece.encoded is not None and isinstance(segment.contents, list):
-            if len(segment.contents) % TAIL_PIECES == 0:
-                self._tails.append((stream, segment))
-                self._work.notify()
+        elif piece.encoded is not None and len(segment.contents) % TAIL_PIECES == 0:  # type: ignore[arg-type]
+            self._tails.append((stream, segment))
+            self._work.notify()
         if self.memory_bytes > self._quota or _excess(stream) > 0:
             self._work.notify()
 
@@ -90,6 +93,8 @@ class Keeper:
             self._account(stream, segment, 0)
             if isinstance(segment.contents, SpillFile):
                 files.append(segment.contents)
+        self._let_go = True
+        self._work.notify()
         return files
 
     def full(self, stream: LiveStream) -> bool:
@@ -102,7 +107,7 @@ class Keeper:
     def _run(self) -> None:
         while True:
             with self._lock:
-                while not (self._stopping or self._closed or self._tails or self._needs_room()):
+                while not (self._stopping or self._closed or self._tails or self._let_go or self._needs_room()):
                     self._busy = False
                     self.room.notify_all()
                     self._work.wait(timeout=1.0)
@@ -136,6 +141,9 @@ class Keeper:
         if self._closed:
             closed = self._closed.popleft()
             return lambda: self._seal(*closed)
+        if self._let_go:
+            self._let_go = False
+            return release_unused
         self._work.wait(timeout=0.05)
         return None
 
@@ -165,6 +173,9 @@ class Keeper:
             segment.places = _places(segment)
             segment.contents, segment.statistics, segment.state = whole, stats, State.SEALED
             self._account(stream, segment, whole.nbytes)
+            self._sealed_bytes += segment.bytes
+            if self._sealed_bytes > RELEASE_EVERY_BYTES:
+                self._sealed_bytes, self._let_go = 0, True
 
     def _join_tail(self, stream: LiveStream, segment: Segment) -> None:
         """Turn the encoded rows of a growing segment into Arrow, many at a time."""
@@ -231,7 +242,10 @@ class Keeper:
         with self._lock:
             self._work.notify()
             return self.room.wait_for(
-                lambda: self._stopping or not (self._busy or self._closed or self._tails or self._needs_room()),
+                lambda: (
+                    self._stopping
+                    or not (self._busy or self._closed or self._tails or self._let_go or self._needs_room())
+                ),
                 timeout_seconds,
             )
 
@@ -267,5 +281,6 @@ def _joined(stream: LiveStream, run: list[Piece]) -> Piece:
 
 
 def release_unused() -> None:
-    """Give memory that Arrow's pool keeps for later back to the system."""
+    """Give memory that Arrow's pool keeps for later back to the system. It frees what the calling thread allocated:
+    most of the live half was, in sealing, by the keeper."""
     pa.default_memory_pool().release_unused()

@@ -61,7 +61,8 @@ class Segment:
 
     def add(self, piece: Piece) -> None:
         """Take in the next piece. Only while active."""
-        assert self.state is State.ACTIVE and piece.base == self.end, (self.state, piece.base, self.end)
+        assert self.state is State.ACTIVE, self.state
+        assert piece.base == self.end, (piece.base, self.end)
         assert isinstance(self.contents, list)
         self.contents.append(piece)
         first, last = _time_range(piece.ingest)

@@ -68,7 +68,9 @@ class PondDirectory:
             if not storage.exists(described):
                 fresh = PondFile(FORMAT, secrets.token_hex(16), clock.now_micros())
                 storage.replace(described, msgspec.json.format(msgspec.json.encode(fresh)))
-                storage.sync_directory(os.path.dirname(os.path.abspath(path)))
+            # Whoever made the directory may have been killed before its name was safe.
+            storage.sync_directory(path)
+            storage.sync_directory(os.path.dirname(path))
             return cls(path, _read_id(described, storage), lock)
         except BaseException:
             lock.release()
