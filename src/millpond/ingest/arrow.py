@@ -81,7 +81,8 @@ def _check_type(column: Column, field: pa.Field, whole_floats: bool) -> None:
 
 def _fit(column: Column, field: pa.Field) -> pa.Array:
     """A column that has been validated, cast to its field's type and checked against its rules."""
-    if not column.type.equals(field.type):
+    # With metadata: it also tells apart the names and annotations of inner fields, which are not the stream's.
+    if not column.type.equals(field.type, check_metadata=True):
         column = _cast(column, field.type)
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -6,6 +6,7 @@ gigabytes), so what counts is the decoded size.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,24 @@ def decoded_bytes(column: Any) -> int:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return 4 * len(column) + decoded_bytes(column.flatten())
     return int(np.sum(_widths(column)))
+
+
+def plain_bytes(values: Iterable[Any], kind: pa.DataType) -> int:
+    """The least that the text and bytes in plain values take: one string may stand in many rows, and costs in each."""
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return sum(map(len, filter(None, values)))
+    if pa.types.is_list(kind):
+        return sum(plain_bytes(value, kind.value_type) for value in values if value)
+    if pa.types.is_map(kind):
+        pairs = [pair for value in values if value for pair in value]
+        return plain_bytes((pair[0] for pair in pairs), kind.key_type) + plain_bytes(
+            (pair[1] for pair in pairs), kind.item_type
+        )
+    if pa.types.is_struct(kind):
+        found = [value for value in values if value is not None]
+        inner = [kind.field(index).type for index in range(kind.num_fields)]
+        return sum(plain_bytes((value[index] for value in found), part) for index, part in enumerate(inner))
+    return 0
 
 
 def map_entries(column: pa.MapArray) -> pa.StructArray:

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from millpond.errors import InvalidRecord
 from millpond.ingest.arrow import to_batch
-from millpond.ingest.bounds import APPEND_BYTES_MAX, check_bytes, check_rows
+from millpond.ingest.bounds import APPEND_BYTES_MAX, check_bytes, check_rows, plain_bytes
 from millpond.model import misfit
 from millpond.model.misfit import Place, row_place
 from millpond.model.rows import Row, RowCodec
 
 # Up to here encoding rows is quicker than an Arrow batch, which costs about as much as this many rows before its first.
 ROWS_ENCODED_MAX = 32
-# Rows become columns in steps, so that the bound on bytes is met before the memory is taken.
+# Rows become columns in steps, so that the bound on bytes is met before all of the memory is taken.
 _STEP_ROWS = 10_000
 
 FORMS = "a dict, a list of dicts, a pyarrow RecordBatch or Table, or a pandas DataFrame"
@@ -60,6 +60,8 @@ def checked_to_batch(
     codec: RowCodec, rows: list[Row], bytes_max: int = APPEND_BYTES_MAX, place: Place = row_place
 ) -> pa.RecordBatch:
     """Checked rows as one batch, within the bound on bytes."""
+    columns = enumerate(codec.schema)
+    check_bytes(sum(plain_bytes((row[at] for row in rows), field.type) for at, field in columns), bytes_max)
     batches, size = [], 0
     for start in range(0, max(len(rows), 1), _STEP_ROWS):
         batch = codec.to_batch(rows[start : start + _STEP_ROWS], place=_from(start, place))

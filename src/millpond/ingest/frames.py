@@ -29,14 +29,18 @@ def frame_to_batch(schema: pa.Schema, frame: pd.DataFrame, bytes_max: int = APPE
             raise misfit.unknown_column(misfit.row_place(0), name, schema.names)
     if len(set(names)) != len(names):
         raise InvalidRecord(f"columns {names} name one twice", hint="name each column once")
-    arrays = [_column(schema.field(name), frame[name]) for name in names]
-    table = pa.Table.from_arrays(arrays, names=names) if names else pa.table({})
     if not names:
-        table = pa.table({schema.names[0]: pa.nulls(len(frame), schema.field(0).type)})
+        # A table without columns has no rows; a frame can.
+        names = [field.name for field in schema if field.nullable][:1]
+        frame = pd.DataFrame(dict.fromkeys(names), index=range(len(frame)))
+    table = pa.Table.from_arrays([_column(schema.field(name), frame[name]) for name in names], names=names)
     return to_batch(schema, table, whole_floats=True, bytes_max=bytes_max)
 
 
 def _column(field: pa.Field, series: pd.Series[Any]) -> pa.Array | pa.ChunkedArray:
+    if series.isna().all():
+        # Without a value, the type of a column is a guess of pandas.
+        return pa.nulls(len(series))
     try:
         found = pa.array(series.copy(), from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -173,14 +173,15 @@ def struct_reader(kind: type[msgspec.Struct]) -> Reader:
 def _map_reader(kind: pa.DataType, leaf: Leaf) -> Reader:
     key = value_type(kind.key_type, False, leaf)
     item = value_type(kind.item_type, kind.item_field.nullable, leaf)
-    pairs = list[tuple[key, item]]  # type: ignore[valid-type]
+    # In a struct, because msgspec remembers how to read a struct, and would work out anything else at every value.
+    holder = msgspec.defstruct("Pairs", [("pairs", list[tuple[key, item]])], gc=False)  # type: ignore[valid-type]
 
     def read(value: Any) -> Any:
         if isinstance(value, Mapping):
             value = list(value.items())
         elif not isinstance(value, list | tuple):
             raise ValueError(f"expected a dict or a list of pairs, got {type(value).__name__}")
-        return _inner(value, pairs)
+        return _inner({"pairs": value}, holder).pairs
 
     return read
 
@@ -190,7 +191,7 @@ def _inner(value: Any, kind: Any) -> Any:
         return convert(value, kind)
     except msgspec.ValidationError as error:
         # A hook's ValueError is what msgspec gives the path of the outer value to.
-        raise ValueError(str(error)) from error
+        raise ValueError(str(error).replace("`$.pairs", "`$")) from error
 
 
 def encoded_type(kind: pa.DataType, nullable: bool) -> Any:
