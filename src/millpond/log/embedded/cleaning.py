@@ -3,15 +3,20 @@
 All streams share the journal, so one idle stream with a few live records can pin a file full of settled ones. Its live
 records are written again, as copied frames that carry their ingest times, at the journal's end; once those are synced
 the file goes. A crash in between leaves records twice, which recovery sorts out by taking the newest.
+
+Cleaning saves room and nothing else, so its errors (a full disk above all) never reach whoever released: they are kept
+in `failure`, and the next release tries again.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 
 import pyarrow as pa
 
+from millpond.errors import MillpondError
 from millpond.log.embedded import frame as frames
 from millpond.log.embedded.committer import Committer
 from millpond.log.embedded.frame import Draft, crc32
@@ -22,6 +27,8 @@ from millpond.log.segment import Segment
 from millpond.model.offsets import OffsetRange
 from millpond.model.schema import INGEST_TIME, TIMESTAMP
 
+logger = logging.getLogger(__name__)
+
 Live = dict[tuple[int, int], OffsetRange]
 
 
@@ -31,17 +38,27 @@ class JournalCleaner:
     def __init__(self, journal: Journal, committer: Committer, keeper: Keeper, ratio: float) -> None:
         self._journal, self._committer, self._keeper, self._ratio = journal, committer, keeper, ratio
         self._one_at_a_time = threading.Lock()
+        self.failure = ""
 
     def clean(self, streams: Mapping[int, LiveStream]) -> None:
         """Remove what can go."""
         with self._one_at_a_time:
-            for file in self._journal.files[:-1]:
-                live = _live(file, streams)
-                if live and _share(file, live) < self._ratio and not self._committer.refused:
-                    self._empty(file, live, streams)
-                    live = _live(file, streams)
-                if not live and not self._committer.refused:
-                    self._committer.run_inside(lambda file=file: self._journal.remove(file))  # type: ignore[misc]
+            try:
+                for file in self._journal.files[:-1]:
+                    if not self._committer.refused:
+                        self._clean_file(file, streams)
+                self.failure = ""
+            except (OSError, MillpondError) as error:
+                self.failure = f"{type(error).__name__}: {error}"
+                logger.warning("the journal cannot be cleaned: %s", self.failure)
+
+    def _clean_file(self, file: JournalFile, streams: Mapping[int, LiveStream]) -> None:
+        live = _live(file, streams)
+        if live and _share(file, live) < self._ratio:
+            self._empty(file, live, streams)
+            live = _live(file, streams)
+        if not live:
+            self._committer.run_inside(lambda: self._journal.remove(file))
 
     def _empty(self, file: JournalFile, live: Live, streams: Mapping[int, LiveStream]) -> None:
         """Copy a file's live records forward, and make segments that read from it read elsewhere."""

@@ -30,6 +30,7 @@ from millpond.settings import Settings
 logger = logging.getLogger(__name__)
 
 _ORDER: dict[Durability, int] = {"memory": 0, "os": 1, "disk": 2}
+CLOSE_HINT = "the pond is closed, but appends that were acknowledged at `os` or `memory` are lost"
 FULL_HINT = "make room on the disk under the pond, then append again; nothing was kept of this append"
 
 
@@ -94,6 +95,7 @@ class Committer:
         self._idle = True
         self._stopping = False
         self._unwritten: list[Request] = []  # acknowledged at `memory`, not in the file yet
+        self._unsynced_acks = False  # acknowledged at `memory` or `os`, in the file, not synced yet
         self._dirty_since: float | None = None
         self._room_checked = float("-inf")
         self._room_left = 0
@@ -219,6 +221,7 @@ class Committer:
             return
         written = sum(1 for r in late if r.durability == "os")
         if written:
+            self._unsynced_acks = True
             self._target.publish(late[:written], placed[:written])
             self._answer(late[:written])
         if written < len(late) and self._sync(late[written:]):
@@ -277,19 +280,23 @@ class Committer:
             self._journal.prepare(lambda: self._target.state(owed))
             placed = self._journal.append(groups)
         except OSError as error:
-            if error.errno in FULL:
-                self._fail(late, DiskFull(f"the disk is full: {error}", hint=FULL_HINT))
-            else:
-                self._refuse(f"a write failed: {error}")
-                self._fail(late, self._closed_error())
+            self._fail(late, self._write_error(error))
             return None
         self._unwritten = []
+        self._unsynced_acks = self._unsynced_acks or bool(owed)
         for request, places in zip(owed, placed, strict=False):
             self._target.placed_later(request, places)
         self.groups += 1
         if self._dirty_since is None:
             self._dirty_since = self._clock.monotonic_seconds()
         return placed[len(owed) :]
+
+    def _write_error(self, error: OSError) -> MillpondError:
+        """What a failed write means: a full disk passes, anything else closes the journal to writes."""
+        if error.errno in FULL:
+            return DiskFull(f"the disk is full: {error}", hint=FULL_HINT)
+        self._refuse(f"a write failed: {error}")
+        return self._closed_error()
 
     def _sync(self, waiting: list[Request]) -> bool:
         """Sync. False: it failed, so did all who waited for it, and the journal is closed to writes."""
@@ -300,6 +307,7 @@ class Committer:
             self._fail(waiting, self._closed_error())
             return False
         self._dirty_since = None
+        self._unsynced_acks = False
         return True
 
     def _flush(self) -> bool:
@@ -351,8 +359,11 @@ class Committer:
         """Write records again that the journal has already, and sync. Only inside `run_inside`."""
         if self.refused:
             raise self._closed_error()
-        self._journal.prepare(lambda: self._target.state(self._unwritten))
-        self._journal.append([[draft] for draft in drafts])
+        try:
+            self._journal.prepare(lambda: self._target.state(self._unwritten))
+            self._journal.append([[draft] for draft in drafts])
+        except OSError as error:
+            raise self._write_error(error) from error
         if not self._sync([]):
             raise self._closed_error()
 
@@ -366,12 +377,15 @@ class Committer:
         self.run_inside(inside)
 
     def stop(self) -> None:
-        """Finish what is queued, flush, end the thread and close the journal. May be called twice."""
+        """Finish what is queued, flush, end the thread and close the journal. May be called twice. Raises, after all
+        that, if records that were acknowledged at `os` or `memory` could not be made durable."""
         if self._stopping:
             return
         clean = False
         try:
             clean = bool(self.run_inside(self._flush))
+            if not clean and (self._unwritten or self._unsynced_acks):
+                raise self._closed_error() if self.refused else DiskFull("the disk is full", hint=CLOSE_HINT)
         finally:
             with self._mutex:
                 self._stopping = True

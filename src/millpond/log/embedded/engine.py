@@ -113,6 +113,7 @@ class EmbeddedLog:
     # Streams.
 
     def add_stream(self, definition: StreamDefinition, boundary: Mapping[int, int] = NOTHING) -> None:
+        self._refuse_closed()
         stream = LiveStream(definition, self._lock, self._settings.segment_bytes)
         producers = Producers(self._settings.producers_max)
         restore_stream(self._recovered, stream, producers, boundary)
@@ -144,9 +145,12 @@ class EmbeddedLog:
         self._remove(files)
         self._clean_journal()
 
-    def _stream(self, stream_id: int) -> LiveStream:
+    def _refuse_closed(self) -> None:
         if self._closed:
             raise PondClosed("the pond is closed", hint="open it again")
+
+    def _stream(self, stream_id: int) -> LiveStream:
+        self._refuse_closed()
         found = self._streams.get(stream_id)
         if found is None:
             raise StreamNotFound(f"no stream with id {stream_id}", hint="it may have been dropped")
@@ -168,6 +172,9 @@ class EmbeddedLog:
         stream = self._stream(stream_id)
         if not parts:
             return Appended({}, durability)
+        for part in parts:
+            if not 0 <= part.streamlet < len(stream.streamlets):
+                raise InvalidValue(f"no streamlet {part.streamlet}", hint=f"0 to {len(stream.streamlets) - 1}")
         name = producer.encode()
         if len(name) > PRODUCER_BYTES_MAX or not 0 <= sequence <= SEQUENCE_MAX:
             raise InvalidValue(
@@ -335,6 +342,7 @@ class EmbeddedLog:
         self._remove(files)
         self._clean_journal()
         if gone:
+            del gone
             release_unused()
 
     def _remove(self, files: Sequence[SpillFile]) -> None:
@@ -360,6 +368,7 @@ class EmbeddedLog:
                     self._keeper.closed(stream, closed)
 
     def status(self) -> LogStatus:
+        self._refuse_closed()
         with self._lock:
             segments = [s for x in self._streams.values() for y in x.streamlets for s in y.segments]
             spilled = sum(s.bytes for s in segments if s.state is State.SPILLED)
@@ -367,6 +376,8 @@ class EmbeddedLog:
         warnings = [f"a torn tail of the journal was cut and kept in {path}" for path in self._journal.torn]
         if self._keeper.failure:
             warnings.append(f"spilling fails: {self._keeper.failure}")
+        if self._cleaner.failure:
+            warnings.append(f"journal files cannot be let go of: {self._cleaner.failure}")
         return LogStatus(
             memory_bytes=self._keeper.memory_bytes,
             memory_quota_bytes=self._settings.memory_bytes,

@@ -12,6 +12,7 @@ Not thread-safe: the committer owns it. `JournalFile.view` may be called from an
 from __future__ import annotations
 
 import errno
+import logging
 import mmap
 import os
 import threading
@@ -25,6 +26,8 @@ from millpond.log.embedded import journal_file
 from millpond.log.embedded.frame import Draft, Frame
 from millpond.log.embedded.journal_file import FILE_HEADER_BYTES, Scan, file_name
 from millpond.storage import AppendFile, Storage
+
+logger = logging.getLogger(__name__)
 
 SUFFIX = ".journal"
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -225,9 +228,13 @@ class Journal:
         self.files[-1].bytes = self._current.position
 
     def sync(self) -> None:
-        """fdatasync what was written. After an error the caller must not use this journal for writing again."""
+        """fdatasync what was written. After an error the caller must not use this journal for writing again; it is
+        never one of `FULL`, which stand for a write that may be tried again."""
         if self._current is not None:
-            self._current.sync()
+            try:
+                self._current.sync()
+            except OSError as error:
+                raise OSError(errno.EIO, f"a sync failed: {error}") from error
             self.syncs += 1
             self._synced = self._current.position
 
@@ -235,15 +242,18 @@ class Journal:
         """Let go of a file that is not the current one."""
         assert file is not self.files[-1]
         self._storage.remove(file.path)
-        self._storage.sync_directory(self._directory)
         self.files.remove(file)
+        self._storage.sync_directory(self._directory)
 
     def close(self, *, clean: bool) -> None:
-        """Close, with a clean end mark if anything was written and nothing has failed."""
+        """Close; with a clean end mark if `clean`: everything is synced and nothing has failed. The mark only spares
+        the next open a look at the tail, so a disk that no longer takes it does not make the close fail."""
         if self._current is not None:
             try:
                 if clean:
                     self._end_current()
+            except OSError as error:
+                logger.warning("%s is left without its end mark: %s", self.files[-1].path, error)
             finally:
                 self._current.close()
                 self._current = None
