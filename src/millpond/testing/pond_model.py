@@ -1,0 +1,231 @@
+"""A pond as a list and a dict: what was sent, what was acknowledged how, and so what a pond must, may or must not hold.
+
+Every record has an `id` of its own, so that a lost, a doubled and a changed one can be told apart. The model is told of
+each append before it is sent and of its outcome; of settles, clean closes, kills and power cuts. `check` then compares
+everything that a pond shows with it:
+
+    what was promised is there, exactly once, at the offsets of its ack, with the values that were sent;
+    an append whose outcome is not known, or whose durability did not cover the fault, is there whole or not at all;
+    nothing else is there; offsets are dense from 0 in every streamlet;
+    `scan`, `read` and `get` agree.
+
+After a check every unknown outcome is known: what was seen counts as acknowledged, what was not as lost for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from millpond.model.definition import Durability
+from millpond.model.offsets import OffsetRange
+
+Row = dict[str, Any]
+SYSTEM = ("_streamlet", "_offset", "_ingest_time")
+
+
+class Ack(Protocol):
+    """What `append` returns."""
+
+    @property
+    def durability(self) -> Durability: ...
+
+    @property
+    def ranges(self) -> Mapping[int, OffsetRange]: ...
+
+
+class Readable(Protocol):
+    """The part of a stream that the model looks at."""
+
+    def scan(self) -> pa.Table: ...
+
+    def read(self, *, start: str) -> Iterable[pa.RecordBatch]: ...
+
+    def get(self, key: Any, *, limit: int) -> pa.Table: ...
+
+
+class Fate(Enum):
+    """What is known of an append."""
+
+    UNKNOWN = "unknown"  # under way, interrupted, or at the mercy of a fault: whole or not at all
+    PROMISED = "promised"
+    LOST = "lost"  # refused, or seen not to be there
+
+
+@dataclass
+class Attempt:
+    """One append. `safe`: on disk for certain, whatever its durability promised."""
+
+    rows: list[Row]
+    durability: Durability
+    producer: str = ""
+    sequence: int = 0
+    fate: Fate = Fate.UNKNOWN
+    ranges: dict[int, OffsetRange] = field(default_factory=dict)
+    safe: bool = False
+
+    def acked(self, ack: Ack) -> None:
+        """The append was acknowledged."""
+        assert sum(len(r) for r in ack.ranges.values()) == len(self.rows), (ack, len(self.rows))
+        if self.ranges:
+            assert dict(ack.ranges) == self.ranges, f"a retry got {ack.ranges}, the first one {self.ranges}"
+        self.fate, self.ranges = Fate.PROMISED, dict(ack.ranges)
+
+    def refused(self) -> None:
+        """The append failed with an error that says: nothing was kept."""
+        self.fate = Fate.LOST
+
+    @property
+    def ids(self) -> list[int]:
+        return [row["id"] for row in self.rows]
+
+
+@dataclass
+class StreamModel:
+    """What one stream must hold. `exists` is None while a create or a drop is under way or was interrupted."""
+
+    name: str
+    durability: Durability
+    columns: list[str]
+    streamlets: int = 1
+    exists: bool | None = True
+    attempts: list[Attempt] = field(default_factory=list)
+
+    def sending(self, rows: Sequence[Row], producer: str = "", sequence: int = 0) -> Attempt:
+        """An append is about to be made."""
+        attempt = Attempt([dict(row) for row in rows], self.durability, producer, sequence)
+        self.attempts.append(attempt)
+        return attempt
+
+    def settled(self) -> None:
+        """Everything acknowledged so far is in the archive."""
+        for attempt in self.attempts:
+            attempt.safe = attempt.safe or attempt.fate is Fate.PROMISED
+
+    def unsure(self, surviving: Sequence[Durability]) -> None:
+        """A fault that only appends of these durabilities survive by their promise."""
+        for attempt in self.attempts:
+            if attempt.fate is Fate.PROMISED and not attempt.safe and attempt.durability not in surviving:
+                attempt.fate, attempt.ranges = Fate.UNKNOWN, {}
+
+    def check(self, stream: Readable) -> None:
+        """Compare with the real stream, and learn from it what was unknown."""
+        found = _rows(stream.scan())
+        by_id: dict[int, Row] = {}
+        for row in found:
+            assert row["id"] not in by_id, f"{self.name}: record {row['id']} is there twice"
+            by_id[row["id"]] = row
+        self._check_offsets(found)
+        for attempt in self.attempts:
+            self._check_attempt(attempt, by_id)
+        known = {number for attempt in self.attempts if attempt.fate is Fate.PROMISED for number in attempt.ids}
+        assert set(by_id) == known, f"{self.name}: records that nobody sent: {sorted(set(by_id) - known)}"
+        self._check_reads(stream, found)
+
+    def _check_offsets(self, found: list[Row]) -> None:
+        offsets: dict[int, list[int]] = {}
+        for row in found:
+            offsets.setdefault(row["_streamlet"], []).append(row["_offset"])
+        for streamlet, each in sorted(offsets.items()):
+            assert 0 <= streamlet < self.streamlets, f"{self.name}: streamlet {streamlet}"
+            assert sorted(each) == list(range(len(each))), f"{self.name}/{streamlet}: offsets {sorted(each)}"
+
+    def _check_attempt(self, attempt: Attempt, by_id: Mapping[int, Row]) -> None:
+        there = [number for number in attempt.ids if number in by_id]
+        if attempt.fate is Fate.LOST:
+            assert not there, f"{self.name}: {there} are there, but the append was refused or seen to be lost"
+            return
+        if not there and attempt.fate is Fate.UNKNOWN:
+            attempt.fate = Fate.LOST
+            return
+        missing = sorted(set(attempt.ids) - set(there))
+        promise = f"acknowledged at {attempt.durability}" if attempt.fate is Fate.PROMISED else "there only in part"
+        assert not missing, f"{self.name}: {promise}, but {missing} of {attempt.ids} are missing"
+        for row in attempt.rows:
+            expected = {column: row.get(column) for column in self.columns}
+            actual = {name: value for name, value in by_id[row["id"]].items() if name not in SYSTEM}
+            assert _comparable(actual) == _comparable(expected), f"{self.name}: sent {expected}, found {actual}"
+        ranges = self._ranges_of(attempt, by_id)
+        if attempt.fate is Fate.PROMISED:
+            assert ranges == attempt.ranges, f"{self.name}: acknowledged at {attempt.ranges}, found at {ranges}"
+        attempt.fate, attempt.ranges = Fate.PROMISED, ranges
+
+    def _ranges_of(self, attempt: Attempt, by_id: Mapping[int, Row]) -> dict[int, OffsetRange]:
+        places: dict[int, list[int]] = {}
+        for number in attempt.ids:
+            places.setdefault(by_id[number]["_streamlet"], []).append(by_id[number]["_offset"])
+        for streamlet, offsets in places.items():
+            dense = list(range(offsets[0], offsets[0] + len(offsets)))
+            assert offsets == dense, f"{self.name}/{streamlet}: one append's rows at {offsets}, not in order"
+        return {streamlet: OffsetRange(offsets[0], offsets[-1] + 1) for streamlet, offsets in places.items()}
+
+    def _check_reads(self, stream: Readable, found: list[Row]) -> None:
+        read = [row for batch in stream.read(start="earliest") for row in _rows(batch)]
+        assert _by_place(read) == _by_place(found), f"{self.name}: read and scan differ"
+        last: dict[int, int] = {}
+        for row in read:
+            assert row["_offset"] > last.get(row["_streamlet"], -1), f"{self.name}: read out of order"
+            last[row["_streamlet"]] = row["_offset"]
+        # A few keys from both ends: the settled and the live half.
+        for row in found[:2] + found[-2:]:
+            got = [_comparable(each) for each in _rows(stream.get(row["id"], limit=10))]
+            assert got == [_comparable(row)], f"{self.name}: get({row['id']}) gave {got}"
+
+
+@dataclass
+class PondModel:
+    """Every stream that was ever asked for, by name; a name that was dropped and made anew starts afresh."""
+
+    streams: dict[str, StreamModel] = field(default_factory=dict)
+    next_id: int = 0
+
+    def new_ids(self, count: int) -> range:
+        """Ids for so many records."""
+        self.next_id += count
+        return range(self.next_id - count, self.next_id)
+
+    def closed_cleanly(self) -> None:
+        """Everything acknowledged is on disk."""
+        for stream in self.streams.values():
+            stream.settled()
+
+    def killed(self) -> None:
+        """The process died; the system did not."""
+        for stream in self.streams.values():
+            stream.unsure(("disk", "os"))
+
+    def power_cut(self) -> None:
+        """The system died."""
+        for stream in self.streams.values():
+            stream.unsure(("disk",))
+
+    def check(self, pond: Any) -> None:
+        """Compare with a real pond, which must be open."""
+        names = set(pond.streams())
+        for name, stream in list(self.streams.items()):
+            if stream.exists is None:
+                stream.exists = name in names
+            assert stream.exists == (name in names), f"{name}: exists {stream.exists}, but the pond has {sorted(names)}"
+            if stream.exists:
+                stream.check(pond.stream(name))
+            else:
+                del self.streams[name]
+        assert names == set(self.streams), f"streams that nobody made: {sorted(names - set(self.streams))}"
+
+
+def _rows(data: pa.Table | pa.RecordBatch) -> list[Row]:
+    rows: list[Row] = data.to_pylist()
+    return rows
+
+
+def _comparable(row: Row) -> Row:
+    """NaN equals itself."""
+    return {name: "NaN" if isinstance(value, float) and value != value else value for name, value in row.items()}
+
+
+def _by_place(rows: Iterable[Row]) -> dict[tuple[int, int], Row]:
+    return {(row["_streamlet"], row["_offset"]): _comparable(row) for row in rows}

@@ -1,0 +1,282 @@
+"""A fixed workload on the embedded log, and what must be there after whatever interrupted it.
+
+It appends at every durability, as Arrow and as encoded rows, to one streamlet and to several at once, with producers;
+it rolls journal files, syncs, settles (syncs, then releases under a boundary that survives, as an archive would),
+drops a stream, closes, reopens and goes on. `Recorder` knows each append's outcome; `check` compares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from millpond.errors import Backpressure, MillpondError
+from millpond.log.embedded.engine import EmbeddedLog
+from millpond.log.engine import Part
+from millpond.model.definition import Durability, StreamDefinition
+from millpond.model.offsets import OffsetRange
+from millpond.model.rows import codec_of
+from millpond.settings import Settings
+from millpond.storage import Storage
+from millpond.testing import ManualClock
+from millpond.testing.pond_model import Fate
+
+SCHEMA = pa.schema([("id", pa.int64()), ("filling", pa.string())])
+METERS = StreamDefinition(2, "grid/meters", (SCHEMA,), keys=("id",), streamlets=3)
+ALARMS = StreamDefinition(3, "grid/alarms", (SCHEMA,), streamlets=1)
+GONE = StreamDefinition(4, "grid/gone", (SCHEMA,), streamlets=2)
+STREAMS = (METERS, ALARMS, GONE)
+# Small enough that the workload rolls journal files; only `sync` and appends at `disk` make anything durable.
+SETTINGS = Settings(segment_bytes=64_000, journal_file_bytes=64_000, flush_seconds=3_600, disk_reserve_bytes=0)
+
+
+@dataclass
+class Attempt:
+    stream: int
+    parts: dict[int, list[int]]
+    durability: Durability
+    fate: Fate = Fate.UNKNOWN
+    ranges: dict[int, OffsetRange] = field(default_factory=dict)
+    safe: bool = False
+    producer: str = ""
+    sequence: int = 0
+    encoded: bool = False
+    filling: int = 1
+
+
+@dataclass
+class Recorder:
+    """What was sent and what came of it. `boundary` is what an archive would hold; `dropped` None: under way."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    boundary: dict[int, dict[int, int]] = field(default_factory=dict)
+    dropped: bool | None = False
+    next_id: int = 0
+    errors: list[BaseException] = field(default_factory=list)
+
+    def killed(self) -> None:
+        self._unsure(("disk", "os"))
+
+    def power_cut(self) -> None:
+        self._unsure(("disk",))
+
+    def _unsure(self, surviving: tuple[Durability, ...]) -> None:
+        for each in self.attempts:
+            if each.fate is Fate.PROMISED and not each.safe and each.durability not in surviving:
+                each.fate, each.ranges = Fate.UNKNOWN, {}
+
+    def all_safe(self) -> None:
+        for each in self.attempts:
+            each.safe = each.safe or each.fate is Fate.PROMISED
+
+
+class LogWorkload:
+    """Runs on `storage` in `directory`. `tolerant`: errors of the disk are met and the work goes on."""
+
+    def __init__(self, directory: Path, storage: Storage, recorder: Recorder, *, tolerant: bool = False) -> None:
+        self._directory, self._storage, self.recorder = directory, storage, recorder
+        self._tolerant = tolerant
+        self.log: EmbeddedLog | None = None
+
+    def run(self) -> None:
+        """All of it."""
+        try:
+            for phase in (self._first, self._second):
+                with self._meeting_errors():
+                    self.log = open_log(self._directory, self._storage, self.recorder)
+                    phase()
+                if self.log is not None:
+                    with self._meeting_errors():
+                        self.log.close()
+                        self.recorder.all_safe()
+                    self.log = None
+        finally:
+            if self.log is not None:  # a crash: threads must end, whatever the disk says
+                with contextlib.suppress(BaseException):
+                    self.log.close()
+
+    @contextlib.contextmanager
+    def _meeting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (MillpondError, OSError) as error:
+            if not self._tolerant:
+                raise
+            self.recorder.errors.append(error)
+
+    def _first(self) -> None:
+        self.append(METERS, {0: 2})
+        self.append(METERS, {0: 1, 1: 1, 2: 1}, encoded=True)
+        self.append(ALARMS, {0: 1}, durability="os", encoded=True)
+        self.append(METERS, {1: 3}, durability="memory")
+        self.append(GONE, {0: 1, 1: 2})
+        self.append(METERS, {2: 1}, producer="p", sequence=1)
+        self.append(ALARMS, {0: 2}, durability="memory", encoded=True)
+        self.append(METERS, {0: 40}, filling=1_000)
+        self.append(METERS, {0: 40, 1: 1}, filling=1_000, durability="os")
+        self.append(ALARMS, {0: 1}, producer="q", sequence=7, encoded=True)
+        self.settle(METERS)
+        self.append(METERS, {0: 40}, filling=1_000, durability="memory")
+        self.append(METERS, {1: 40}, filling=1_000)
+        self.append(ALARMS, {0: 3}, durability="os")
+        self.sync()
+        self.retry()
+        self.append(METERS, {0: 2, 2: 5}, producer="p", sequence=2)
+
+    def _second(self) -> None:
+        self.append(METERS, {0: 1}, encoded=True)
+        self.append(METERS, {0: 60, 1: 30}, filling=1_000)
+        self.drop()
+        self.append(METERS, {0: 60}, filling=1_000, durability="os")
+        self.settle(METERS)
+        self.append(ALARMS, {0: 1}, durability="memory")
+        self.append(ALARMS, {0: 1})
+        self.retry()
+        self.settle(ALARMS)
+        self.append(METERS, {0: 1, 1: 1})
+
+    # The operations.
+
+    def append(
+        self,
+        stream: StreamDefinition,
+        sizes: dict[int, int],
+        *,
+        durability: Durability = "disk",
+        producer: str = "",
+        sequence: int = 0,
+        encoded: bool = False,
+        filling: int = 1,
+    ) -> None:
+        ids = {}
+        for streamlet, size in sizes.items():
+            ids[streamlet] = list(range(self.recorder.next_id, self.recorder.next_id + size))
+            self.recorder.next_id += size
+        attempt = Attempt(
+            stream.id, ids, durability, producer=producer, sequence=sequence, encoded=encoded, filling=filling
+        )
+        self.recorder.attempts.append(attempt)
+        self.send(attempt)
+
+    def send(self, attempt: Attempt) -> None:
+        assert self.log is not None
+        with self._meeting_errors():
+            try:
+                got = self.log.append(
+                    attempt.stream,
+                    [_part(streamlet, ids, attempt) for streamlet, ids in attempt.parts.items()],
+                    ingest_micros=1_767_225_600_000_000 + attempt.parts[min(attempt.parts)][0],
+                    durability=attempt.durability,
+                    producer=attempt.producer,
+                    sequence=attempt.sequence,
+                )
+            except Backpressure:
+                attempt.fate = Fate.LOST
+                raise
+            assert not attempt.ranges or got.ranges == attempt.ranges, (attempt, got)
+            assert {s: len(r) for s, r in got.ranges.items()} == {s: len(i) for s, i in attempt.parts.items()}
+            attempt.fate, attempt.ranges = Fate.PROMISED, got.ranges
+
+    def retry(self) -> None:
+        """Send the newest append that has a producer again."""
+        known = [each for each in self.recorder.attempts if each.producer]
+        if known:
+            self.send(known[-1])
+
+    def sync(self) -> None:
+        assert self.log is not None
+        with self._meeting_errors():
+            self.log.sync()
+            self.recorder.all_safe()
+
+    def settle(self, stream: StreamDefinition) -> None:
+        """Sync, let an archive take all there is, release."""
+        assert self.log is not None
+        with self._meeting_errors():
+            heads = self.log.heads(stream.id)
+            self.log.sync()
+            self.recorder.all_safe()
+            self.recorder.boundary[stream.id] = heads
+            self.log.release(stream.id, heads)
+
+    def drop(self) -> None:
+        assert self.log is not None
+        with self._meeting_errors():
+            self.recorder.dropped = True
+            self.log.drop_stream(GONE.id)
+
+
+def _part(streamlet: int, ids: list[int], attempt: Attempt) -> Part:
+    rows = [{"id": n, "filling": "x" * attempt.filling} for n in ids]
+    if attempt.encoded:
+        codec = codec_of(SCHEMA)
+        return Part(streamlet, len(ids), encoded=codec.encode(codec.validate(rows)))
+    return Part(streamlet, len(ids), batch=pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+
+
+def open_log(directory: Path, storage: Storage, recorder: Recorder) -> EmbeddedLog:
+    """Open as a pond does: streams with their boundaries, then an end of recovery."""
+    log = EmbeddedLog.open(str(directory), storage=storage, clock=ManualClock(), settings=SETTINGS)
+    try:
+        for stream in STREAMS:
+            if stream is not GONE or not recorder.dropped:
+                log.add_stream(stream, recorder.boundary.get(stream.id, {}))
+        log.forget_unclaimed()
+    except BaseException:
+        with contextlib.suppress(BaseException):
+            log.close()
+        raise
+    return log
+
+
+def check(log: EmbeddedLog, recorder: Recorder) -> None:
+    """What was promised is there once, at its offsets; the rest is there whole or not at all; nothing else is."""
+    for stream in STREAMS:
+        if stream is GONE and recorder.dropped:
+            continue
+        boundary = recorder.boundary.get(stream.id, {})
+        found: dict[int, tuple[int, int]] = {}
+        for streamlet, head in log.heads(stream.id).items():
+            start = boundary.get(streamlet, 0)
+            assert head >= start, f"{stream.name}/{streamlet}: head {head} under the boundary {start}"
+            at = start
+            for batch in log.read(stream.id, streamlet, OffsetRange(start, head)):
+                for row in batch.to_pylist():
+                    assert row["_offset"] == at, f"{stream.name}/{streamlet}: {row['_offset']} where {at} should be"
+                    assert row["id"] not in found, f"{row['id']} is there twice"
+                    assert set(row["filling"]) == {"x"}
+                    found[row["id"]] = (streamlet, at)
+                    at += 1
+            assert at == head
+        for attempt in [each for each in recorder.attempts if each.stream == stream.id]:
+            _check_attempt(attempt, boundary, found)
+        assert not found, f"{stream.name}: records that nobody sent: {found}"
+
+
+def _check_attempt(attempt: Attempt, boundary: dict[int, int], found: dict[int, tuple[int, int]]) -> None:
+    if attempt.fate is Fate.PROMISED:
+        for streamlet, ids in attempt.parts.items():
+            for number, offset in zip(
+                ids, range(attempt.ranges[streamlet].start, attempt.ranges[streamlet].stop), strict=True
+            ):
+                if offset >= boundary.get(streamlet, 0):
+                    assert found.pop(number, None) == (streamlet, offset), f"{number} of {attempt} is missing"
+        return
+    there = [number for ids in attempt.parts.values() for number in ids if number in found]
+    if attempt.fate is Fate.LOST:
+        assert not there, f"{there} of {attempt} are there"
+        return
+    if not there:
+        attempt.fate = Fate.LOST
+        return
+    for streamlet, ids in attempt.parts.items():
+        places = [found.pop(number, None) for number in ids]
+        assert None not in places, f"{attempt} is there in part"
+        first = places[0][1]  # type: ignore[index]
+        assert places == [(streamlet, first + at) for at in range(len(ids))], attempt
+        attempt.ranges[streamlet] = OffsetRange(first, first + len(ids))
+    attempt.fate = Fate.PROMISED
