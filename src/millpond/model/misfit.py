@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from millpond.errors import InvalidRecord
+from millpond.model.foreign import own_value
+from millpond.model.row_types import convert
 from millpond.model.schema import SYSTEM_COLUMNS
 
 # Long enough to recognise a value, short enough for a log line.
@@ -71,6 +73,42 @@ def unknown_column(place: str, column: Any, known: Iterable[str]) -> InvalidReco
     return InvalidRecord(
         f"{place}, column {shown(column)}: the stream has no such column", hint=f"{guess}columns: {listed}"
     )
+
+
+# The names a row may use, each with the column it stands for and the type its value must have.
+Names = Mapping[str, tuple[pa.Field, Any]]
+
+
+def in_row(row: Any, place: str, names: Names, error: Exception) -> InvalidRecord:
+    """Why a row that failed as a whole with `error` does not fit: found column by column."""
+    if not isinstance(row, Mapping):
+        return InvalidRecord(f"{place} is not a dict: {shown(row)}", hint="a row is a dict from column to value")
+    try:
+        given, own = dict(row), own_value(dict(row))
+    except Exception:
+        return _unreadable(place, error)
+    known = {field.name: field for field, _ in names.values()}
+    for name in own:
+        if not isinstance(name, str) or name not in names:
+            return unknown_column(place, name, known)
+    for field in known.values():
+        named = [name for name, (other, _) in names.items() if other is field and name in own]
+        if not named and not field.nullable:
+            return missing_column(place, field.name)
+        if len(named) > 1:
+            return InvalidRecord(f"{place}: {' and '.join(map(repr, named))} are one column", hint="give one of them")
+        for name in named:
+            if own[name] is None and not field.nullable:
+                return null_value(place, name)
+            try:
+                convert(own[name], names[name][1])
+            except Exception as reason:
+                return bad_value(place, field.with_name(name), given.get(name, own[name]), str(reason))
+    return _unreadable(place, error)
+
+
+def _unreadable(place: str, error: Exception) -> InvalidRecord:
+    return InvalidRecord(f"{place} cannot be read: {error}", hint="a row is a dict from column to value")
 
 
 _ALL_OR_NOTHING = "nothing of this append was kept; correct the value, or leave the row out, and append again"

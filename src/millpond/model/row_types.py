@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -31,12 +31,21 @@ MICROS_MAX = 253_402_300_799_999_999
 DAYS_MIN = MICROS_MIN // 86_400_000_000
 DAYS_MAX = MICROS_MAX // 86_400_000_000
 
-_INT_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _FLOAT32 = struct.Struct("<f")
 
 Reader = Callable[[Any], Any]
-# Builds the msgspec type of a column that is not nested.
-Leaf = Callable[[pa.DataType], Any]
+
+
+class Form(Protocol):
+    """A way values are written down: Python objects, JSON. It decides how leaves and structs are read."""
+
+    def leaf(self, kind: pa.DataType) -> Any:
+        """The msgspec type of a column that is not nested."""
+        ...
+
+    def struct(self, fields: list[pa.Field]) -> Reader:
+        """What reads a struct as a tuple in field order."""
+        ...
 
 
 class _Marker(type):
@@ -61,15 +70,28 @@ def convert(value: Any, kind: Any) -> Any:
     return msgspec.convert(value, kind, dec_hook=read_marker, builtin_types=BUILTIN)
 
 
-def python_leaf(kind: pa.DataType) -> Any:
-    """The check of a plain column for values that come from Python."""
-    name = str(kind)
-    if name in _INT_BITS:
-        top = 1 << (_INT_BITS[name] - 1)
-        return Annotated[int, msgspec.Meta(ge=-top, le=top - 1)]
-    if pa.types.is_decimal(kind):
-        return marker(decimal_reader(kind))
-    return _PYTHON_LEAVES[kind]
+class PythonForm:
+    """Values as Python programs have them."""
+
+    def leaf(self, kind: pa.DataType) -> Any:
+        if pa.types.is_integer(kind):
+            return int_type(kind)
+        if pa.types.is_decimal(kind):
+            return marker(decimal_reader(kind))
+        return _PYTHON_LEAVES[kind]
+
+    def struct(self, fields: list[pa.Field]) -> Reader:
+        kind = struct_type(fields, self)
+        return lambda value: msgspec.structs.astuple(read_struct(value, kind))
+
+
+PYTHON = PythonForm()
+
+
+def int_type(kind: pa.DataType) -> Any:
+    """Integers of a width."""
+    top = 1 << (kind.bit_width - 1)
+    return Annotated[int, msgspec.Meta(ge=-top, le=top - 1)]
 
 
 def read_float32(value: Any) -> float:
@@ -135,44 +157,44 @@ _PYTHON_LEAVES: dict[pa.DataType, Any] = {
 }
 
 
-def value_type(kind: pa.DataType, nullable: bool, leaf: Leaf) -> Any:
+def value_type(kind: pa.DataType, nullable: bool, form: Form) -> Any:
     """The msgspec type of a column."""
     if pa.types.is_list(kind):
-        found: Any = list[value_type(kind.value_type, kind.value_field.nullable, leaf)]  # type: ignore[misc]
+        found: Any = list[value_type(kind.value_type, kind.value_field.nullable, form)]  # type: ignore[misc]
     elif pa.types.is_struct(kind):
-        found = marker(struct_reader(struct_type([kind.field(i) for i in range(kind.num_fields)], leaf)))
+        found = marker(form.struct([kind.field(index) for index in range(kind.num_fields)]))
     elif pa.types.is_map(kind):
-        found = marker(_map_reader(kind, leaf))
+        found = marker(_map_reader(kind, form))
     else:
-        found = leaf(kind)
+        found = form.leaf(kind)
     return found | None if nullable else found
 
 
-def struct_type(fields: list[pa.Field], leaf: Leaf) -> type[msgspec.Struct]:
+def struct_type(fields: list[pa.Field], form: Form) -> type[msgspec.Struct]:
     """A struct with these fields, called c0, c1, … because a column's name need not be a Python name."""
-    names = [f"c{index}" for index in range(len(fields))]
     members: list[Any] = []
-    for name, field in zip(names, fields, strict=True):
-        kind = value_type(field.type, field.nullable, leaf)
-        members.append((name, kind, None) if field.nullable else (name, kind))
-    rename = dict(zip(names, (field.name for field in fields), strict=True))
+    for index, field in enumerate(fields):
+        kind = value_type(field.type, field.nullable, form)
+        members.append((f"c{index}", kind, None) if field.nullable else (f"c{index}", kind))
+    return define_struct(members, {f"c{index}": field.name for index, field in enumerate(fields)})
+
+
+def define_struct(members: list[Any], rename: dict[str, str]) -> type[msgspec.Struct]:
+    """A struct that refuses what it does not know."""
     return msgspec.defstruct("Row", members, rename=rename, forbid_unknown_fields=True, kw_only=True, gc=False)
 
 
-def struct_reader(kind: type[msgspec.Struct]) -> Reader:
-    """Reads a mapping as a tuple in field order."""
-
-    def read(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, Mapping):
-            raise ValueError(f"expected a dict, got {type(value).__name__}")
-        return msgspec.structs.astuple(_inner(value, kind))
-
-    return read
+def read_struct(value: Any, kind: type[msgspec.Struct]) -> msgspec.Struct:
+    """A mapping as a struct; `ValueError` if it is none."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected a dict, got {type(value).__name__}")
+    found: msgspec.Struct = _inner(value, kind)
+    return found
 
 
-def _map_reader(kind: pa.DataType, leaf: Leaf) -> Reader:
-    key = value_type(kind.key_type, False, leaf)
-    item = value_type(kind.item_type, kind.item_field.nullable, leaf)
+def _map_reader(kind: pa.DataType, form: Form) -> Reader:
+    key = value_type(kind.key_type, False, form)
+    item = value_type(kind.item_type, kind.item_field.nullable, form)
     # In a struct, because msgspec remembers how to read a struct, and would work out anything else at every value.
     holder = msgspec.defstruct("Pairs", [("pairs", list[tuple[key, item]])], gc=False)  # type: ignore[valid-type]
 

@@ -20,7 +20,7 @@ Invariant: what `validate` and `encode` accept, `decode` turns into Arrow withou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -31,7 +31,7 @@ from millpond.errors import Damaged, InvalidRecord, InvalidValue, TooLarge
 from millpond.model import misfit
 from millpond.model.foreign import own_value
 from millpond.model.misfit import Place, row_place
-from millpond.model.row_types import convert, encoded_type, python_leaf, struct_type, value_type
+from millpond.model.row_types import PYTHON, convert, encoded_type, struct_type, value_type
 
 # A checked row: one plain value per column, in schema order.
 Row = tuple[Any, ...]
@@ -46,7 +46,7 @@ class RowCodec:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self._fields: list[pa.Field] = list(schema)
-        self._kind = struct_type(self._fields, python_leaf)
+        self._kind = struct_type(self._fields, PYTHON)
         self._kinds = list[self._kind]  # type: ignore[name-defined]
         columns = tuple(encoded_type(field.type, field.nullable) for field in self._fields)
         self._decoder = msgspec.msgpack.Decoder(list[tuple[columns]])  # type: ignore[valid-type]
@@ -75,31 +75,9 @@ class RowCodec:
                 own = own_value(row)
                 return _astuple(convert(own, self._kind))
             except Exception as error:
-                raise self._misfit(row, place, error) from None
-
-    def _misfit(self, row: Any, place: str, error: Exception) -> InvalidRecord:
-        """Why this row does not fit, column by column."""
-        if not isinstance(row, Mapping):
-            return InvalidRecord(
-                f"{place} is not a dict: {misfit.shown(row)}", hint="a row is a dict from column to value"
-            )
-        try:
-            given, own = dict(row), own_value(dict(row))
-        except Exception:
-            return _unreadable(place, error)
-        for name in own:
-            if not isinstance(name, str) or name not in self._index:
-                return misfit.unknown_column(place, name, self.schema.names)
-        for field in self._fields:
-            value = own.get(field.name)
-            if value is None and not field.nullable:
-                known = field.name in own
-                return (misfit.null_value if known else misfit.missing_column)(place, field.name)
-            try:
-                convert(value, value_type(field.type, field.nullable, python_leaf))
-            except Exception as reason:
-                return misfit.bad_value(place, field, given.get(field.name, value), str(reason))
-        return _unreadable(place, error)
+                types = [value_type(field.type, field.nullable, PYTHON) for field in self._fields]
+                names = {field.name: (field, kind) for field, kind in zip(self._fields, types, strict=True)}
+                raise misfit.in_row(row, place, names, error) from None
 
     def encode(self, rows: Sequence[Row], place: Place = row_place) -> bytes:
         """Checked rows as bytes."""
@@ -158,16 +136,12 @@ class RowCodec:
         field = self._fields[self._index[column]]
         for attempt in (value, own_value(value)):
             try:
-                return convert(attempt, value_type(field.type, True, python_leaf))
+                return convert(attempt, value_type(field.type, True, PYTHON))
             except Exception as error:
                 reason = str(error)
         raise InvalidValue(
             f"{misfit.shown(value)} cannot be in column {column!r}: {reason}", hint=f"it is {field.type}"
         )
-
-
-def _unreadable(place: str, error: Exception) -> InvalidRecord:
-    return InvalidRecord(f"{place} cannot be read: {error}", hint="a row is a dict from column to value")
 
 
 @lru_cache(maxsize=4096)
