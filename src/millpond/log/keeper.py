@@ -8,6 +8,7 @@ place); the others are written to a spill file. Appends wait only when even that
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import os
 import threading
@@ -281,6 +282,9 @@ def _joined(stream: LiveStream, run: list[Piece]) -> Piece:
 
 
 def release_unused() -> None:
-    """Give memory that Arrow's pool keeps for later back to the system. It frees what the calling thread allocated:
-    most of the live half was, in sealing, by the keeper."""
+    """Give memory that was freed but is kept for later back to the system: Arrow's default pool, which temporary
+    batches use, and the C library's heap, which sealed ones do (pyarrow's own call does not trim that)."""
     pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only; others give memory back by themselves
+    if trim is not None:
+        trim(0)

@@ -14,6 +14,10 @@ from millpond.model.definition import StreamDefinition
 from millpond.model.hashing import hash_column
 from millpond.model.schema import SYSTEM_FIELDS, TIMESTAMP
 
+# Sealed rows live long and are freed by other threads than made them. Arrow's default pool is quicker at first but
+# keeps such memory for itself; the system's allocator gives it back.
+LONG_LIVED = pa.system_memory_pool()
+
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
@@ -28,7 +32,7 @@ class Sealed:
     @classmethod
     def of(cls, chunks: Sequence[Chunk], keys: Sequence[str]) -> Sealed:
         """Consecutive chunks made one."""
-        batch = pa.concat_batches([c.batch for c in chunks])
+        batch = pa.concat_batches([c.batch for c in chunks], memory_pool=LONG_LIVED)
         times = np.concatenate([c.ingest for c in chunks])
         starts = np.flatnonzero(np.append(True, times[1:] != times[:-1]))
         index = {key: KeyIndex.build(hash_column(batch.column(key))) for key in keys}

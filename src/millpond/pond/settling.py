@@ -116,7 +116,7 @@ class Settling:
         """Merge small objects, if there are enough of them."""
         report = self._archive.compact()
         if report is not None:
-            self.state = replace(self.state, compacted_bytes=self.state.compacted_bytes + report.bytes_written)
+            self.state = replace(self.state, compacted_bytes=self.state.compacted_bytes + report.bytes_after)
 
     def _failed(self, error: BaseException) -> None:
         failures = self.state.failures + 1
