@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
-from millpond.archive.findings import Finding
+from millpond.model.findings import Finding
 from millpond.archive.ledger import Ledger
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.settle import SettleReport, add_columns, settle

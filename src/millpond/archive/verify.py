@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from millpond.archive.checksums import block_checksums
 from millpond.archive.commit_file import LOG_DIRECTORY
-from millpond.archive.findings import Finding
+from millpond.model.findings import Finding
 from millpond.archive.index.minmax import MAX, MIN, NULLS
 from millpond.archive.objects import offset_ranges
 from millpond.archive.snapshot import SettledSnapshot
@@ -110,6 +110,9 @@ class Verification:
         stated = {str(s): [r.start, r.stop] for s, r in offset_ranges(table).items()}
         if description is not None and json.loads(description) != stated:
             yield wrong(f"says that it holds offsets {description}, and holds {json.dumps(stated)}")
+        if wanted.checksums is None:
+            hint = "its index file is gone or damaged: the object is read by every query, checked page by page only"
+            yield Finding("warning", wanted.path, "has no index entry", hint)
         entry = snapshot.objects.entries.slice(at, 1).to_pylist()[0]
         for problem in _outside(columns, table.num_rows, lambda kind, name: entry.get(kind + name)):
             yield wrong(f"its index entry is wrong: {problem}", "queries may have skipped it: rebuild its entry")

@@ -1,4 +1,4 @@
-"""Verification of the Delta log: every commit file by itself, and all of them together.
+"""Verification of the Delta log: every commit file by itself, by the checksum in the next one, and all together.
 
 The commits are played again from the first one; after each, what is live and the boundary must give the number that
 the commit stated (see `state.py`). This covers versions that only time travel sees, too.
@@ -18,7 +18,7 @@ from millpond.archive.commit_file import (
     commit_version,
     parse_commit,
 )
-from millpond.archive.findings import Finding
+from millpond.model.findings import Finding
 from millpond.archive.repair import TORN_DIRECTORY
 from millpond.archive.state import objects_digest, state_text
 from millpond.storage.protocol import Storage
@@ -39,6 +39,11 @@ def verify_log(storage: Storage, root: str) -> Iterator[Finding]:
             commits[version] = parse_commit(storage.read(posixpath.join(directory, commit_name(version))))
         except (Torn, Mangled, OSError) as error:
             yield Finding("error", f"{LOG_DIRECTORY}/{commit_name(version)}", f"is damaged: {error}", _RESTORE)
+    for version, commit in commits.items():
+        before = commits.get(version - 1)
+        if before is not None and not commit.follows(before):
+            message = "its checksum is not the one that the next commit states"
+            yield Finding("error", f"{LOG_DIRECTORY}/{commit_name(version - 1)}", message, _RESTORE)
     if versions and sorted(commits) == list(range(versions[-1] + 1)):
         yield from _replay(commits)
 

@@ -30,6 +30,7 @@ from millpond.pond.catalog import AUDIT, CATALOG, OWN_STREAMS, Catalog, encode_d
 from millpond.pond.directory import PondDirectory
 from millpond.pond.status import PondStatus
 from millpond.pond.stream import Stream
+from millpond.pond.verify import Progress, VerifyReport, verify_pond
 from millpond.settings import Settings
 from millpond.storage import Storage
 from millpond.wire.live import live_batches
@@ -263,6 +264,10 @@ class Pond:
         written = log.journal_written_bytes + log.spill_written_bytes + archived
         ratio = written / log.appended_bytes if log.appended_bytes else None
         return PondStatus(self.path, self._directory.id.hex(), streams, log, ratio, log.warnings)
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
+        """Check every checksum and every count. `progress(what, done, total)` is called on the way."""
+        return verify_pond(self._log, self.streams(), progress)
 
     @property
     def log(self) -> EmbeddedLog:

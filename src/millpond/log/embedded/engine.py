@@ -32,6 +32,7 @@ from millpond.log.embedded.recovery import (
     recover,
     restore_stream,
 )
+from millpond.log.embedded.verify import verify_journal, verify_streams
 from millpond.log.engine import Appended, LogStatus, Part, SegmentInfo
 from millpond.log.keeper import Keeper, release_unused
 from millpond.log.live import LiveStream
@@ -40,6 +41,7 @@ from millpond.log.producers import Producers
 from millpond.log.segment import State
 from millpond.log.spill import SpillFile
 from millpond.model.definition import Durability, StreamDefinition
+from millpond.model.findings import Finding
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate
 from millpond.settings import Settings
@@ -80,6 +82,7 @@ class EmbeddedLog:
         self._closed = False
         self._appended_bytes = 0
         self._directory = directory
+        self._pond_id = pond_id
 
     @classmethod
     def open(
@@ -392,6 +395,14 @@ class EmbeddedLog:
             refused=self._committer.refused,
             warnings=tuple(warnings),
         )
+
+    def verify(self, progress: Callable[[int, int], None] = _no_progress) -> list[Finding]:
+        """Check every frame of the journal and read every live record. Empty: all is well."""
+        self._refuse_closed()
+        self._committer.run_inside(lambda: None)  # no write is half done while the files' ends are taken
+        files = list(self._journal.files)
+        found = list(verify_journal(self._storage, files, self._pond_id, self._journal.torn, progress))
+        return found + list(verify_streams(self._streams))
 
     def close(self) -> None:
         if self._closed:
