@@ -18,14 +18,23 @@ from millpond.log.engine import Part
 from millpond.model.definition import StreamDefinition
 from millpond.model.hashing import hash_column, streamlets_of
 from millpond.model.offsets import ranges_between
-from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET
+from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET, TIMESTAMP
 from millpond.query import Halves
 from millpond.storage import LocalStorage
 from millpond.testing.manual_clock import ManualClock
 from millpond.testing.simple_log import SimpleLog
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SCHEMA = pa.schema([("vid", pa.string()), ("city", pa.string()), ("temp", pa.float64()), ("n", pa.int64())])
+# Event times are of several days, so that one settle writes several objects and their offsets overlap.
+SCHEMA = pa.schema(
+    [
+        ("vid", pa.string()),
+        ("city", pa.string()),
+        ("temp", pa.float64()),
+        ("n", pa.int64()),
+        ("date", TIMESTAMP),
+    ]
+)
 
 Row = dict[str, Any]
 
@@ -36,6 +45,7 @@ def at(micros: int) -> datetime:
 
 def define(streamlets: int = 1, keys: Sequence[str] = ("vid", "city"), **more: Any) -> StreamDefinition:
     schema = more.pop("schema", SCHEMA)
+    more.setdefault("event_time", "date" if schema is SCHEMA else None)
     return StreamDefinition(7, "grid/meters", (schema,), keys=tuple(keys), streamlets=streamlets, **more)
 
 
@@ -109,7 +119,14 @@ class SmallPond:
 
 
 def reading(n: int) -> Row:
-    return {"vid": f"vid-{n % 5}", "city": ("Nice", "Paris", "Lyon")[n % 3], "temp": n / 2, "n": n}
+    """The n-th record: of one of five meters, three cities and two days."""
+    return {
+        "vid": f"vid-{n % 5}",
+        "city": ("Nice", "Paris", "Lyon")[n % 3],
+        "temp": n / 2,
+        "n": n,
+        "date": EPOCH + timedelta(days=19_000 + n // 2 % 2, seconds=n),
+    }
 
 
 def sorted_rows(rows: Sequence[Row]) -> list[Row]:

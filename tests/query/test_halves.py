@@ -36,6 +36,27 @@ def test_a_snapshot_is_boundary_first_and_heads_second(pond: SmallPond) -> None:
     assert snapshot.live == {0: OffsetRange(3, 5)}
 
 
+def test_what_happens_while_a_snapshot_is_taken_is_not_in_it(
+    wide_pond: SmallPond, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads are of one moment for all streamlets, whatever settles right after it."""
+    pond, heads = wide_pond, wide_pond.log.heads
+    pond.fill(9)
+
+    def heads_then_more(stream_id: int) -> dict[int, int]:
+        monkeypatch.undo()
+        taken = heads(stream_id)
+        pond.fill(9)
+        pond.settle()
+        return taken
+
+    expected = heads(7)
+    monkeypatch.setattr(pond.log, "heads", heads_then_more)
+    snapshot = pond.halves.snapshot()
+    assert snapshot.heads == expected
+    assert snapshot.live == {s: OffsetRange(0, head) for s, head in expected.items()}
+
+
 def test_records_that_settle_before_a_range_is_read_come_from_the_archive(pond: SmallPond) -> None:
     pond.fill(10)
     pond.settle({0: 4})

@@ -53,10 +53,21 @@ class QueryModel(RuleBasedStateMachine):
     def heads(self) -> dict[int, int]:
         return {s: sum(row["_streamlet"] == s for row in self.rows) for s in range(STREAMLETS)}
 
-    @rule(rows=st.lists(st.tuples(st.sampled_from(VIDS), st.sampled_from(CITIES)), min_size=1, max_size=6))
-    def append(self, rows: list[tuple[str | None, str | None]]) -> None:
+    @rule(
+        rows=st.lists(
+            st.tuples(st.sampled_from(VIDS), st.sampled_from(CITIES), st.none() | st.integers(0, 2)),
+            min_size=1,
+            max_size=6,
+        )
+    )
+    def append(self, rows: list[tuple[str | None, str | None, int | None]]) -> None:
         first = len(self.rows)
-        self.pond.append(*[{"vid": v, "city": c, "n": first + i, "temp": i / 2} for i, (v, c) in enumerate(rows)])
+        self.pond.append(
+            *[
+                {"vid": vid, "city": city, "n": first + i, "date": None if day is None else at(day * 86_400_000_000)}
+                for i, (vid, city, day) in enumerate(rows)
+            ]
+        )
 
     @rule(shares=st.tuples(*[st.floats(0, 1)] * STREAMLETS))
     def commit(self, shares: tuple[float, ...]) -> None:
