@@ -1,0 +1,67 @@
+"""Ponds for tests of the Spark room, and what leaves the shared session as it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import millpond
+from millpond.model.units import Bytes, Seconds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+METERS = pa.schema([("vid", pa.string()), ("city", pa.string()), ("lat", pa.float64()), ("n", pa.int64())])
+# Never by itself: tests say when.
+BY_HAND = millpond.Settle(every=Seconds(86_400), bytes=Bytes(1 << 40))
+
+
+def readings(start: int, stop: int) -> list[dict[str, object]]:
+    cities = ["Nice", "Lyon", "Lille"]
+    return [{"vid": f"v{n % 7}", "city": cities[n % 3], "lat": 40 + n / 100, "n": n} for n in range(start, stop)]
+
+
+@pytest.fixture
+def pond(pond_dir: Path) -> Iterator[millpond.Pond]:
+    with millpond.open(str(pond_dir)) as pond:
+        yield pond
+
+
+@pytest.fixture
+def meters(pond: millpond.Pond) -> millpond.Stream:
+    """Three settled objects of 100 records (n below 300) and 50 live ones (n below 350), in two streamlets."""
+    return create_meters(pond)
+
+
+@pytest.fixture(scope="module")
+def shared_meters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[millpond.Stream]:
+    """As `meters`, one for all tests of a module: for those that only read."""
+    with millpond.open(str(tmp_path_factory.mktemp("shared") / "pond")) as pond:
+        yield create_meters(pond)
+
+
+def create_meters(pond: millpond.Pond) -> millpond.Stream:
+    stream = pond.create_stream("grid/meters", schema=METERS, keys=["vid"], streamlets=2, settle=BY_HAND)
+    for start in (0, 100, 200):
+        stream.append(readings(start, start + 100))
+        stream.settle()
+    stream.append(readings(300, 350))
+    return stream
+
+
+@contextmanager
+def session_setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)
