@@ -9,6 +9,7 @@ something does not fit is the first such row looked for, by bisection.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -172,23 +173,28 @@ def _first_misfit(column: Column, field: pa.Field, whole_floats: bool, reason: s
             return str(error)
         return ""
 
-    low, high = 0, len(column)
-    if not high or why_not(column.type, field.type, whole_floats=whole_floats):
+    if not len(column) or why_not(column.type, field.type, whole_floats=whole_floats):
         row = _first_valid(column)
         if row is None:
             return InvalidRecord(f"column {field.name!r}: {reason}", hint=f"cast it to {field.type} before appending")
         return misfit.bad_value(place(row), field, _value(column, row), reason)
+    row, found = first_failing(column, problem)
+    value = _value(column, row)
+    if value is None and not field.nullable:
+        return misfit.null_value(place(row), field.name)
+    return misfit.bad_value(place(row), field, value, found or reason)
+
+
+def first_failing(column: Column, problem: Callable[[Column], str]) -> tuple[int, str]:
+    """The first row with a problem, by bisection, and the problem: some piece of the column is known to have one."""
+    low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2
         if problem(column.slice(low, middle - low)):
             high = middle
         else:
             low = middle
-    reason = problem(column.slice(low, 1)) or reason
-    value = _value(column, low)
-    if value is None and not field.nullable:
-        return misfit.null_value(place(low), field.name)
-    return misfit.bad_value(place(low), field, value, reason)
+    return low, problem(column.slice(low, 1))
 
 
 def _first_valid(column: Column) -> int | None:

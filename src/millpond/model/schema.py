@@ -24,6 +24,9 @@ SYSTEM_FIELDS = (
 )
 SYSTEM_COLUMNS = tuple(field.name for field in SYSTEM_FIELDS)
 
+# In JSON, bytes that are not UTF-8 text stand under their column's name with this behind it.
+BASE64_SUFFIX = "_base64"
+
 RAW_EVENTS = pa.schema(
     [pa.field("time", TIMESTAMP), pa.field("headers", pa.map_(pa.string(), pa.string())), pa.field("body", pa.binary())]
 )
@@ -70,6 +73,7 @@ def check_schema(schema: pa.Schema) -> pa.Schema:
     for field in schema:
         _check_column_name(field.name, seen)
         _check_type(field.name, field.type, 1)
+    _check_base64_names(list(schema))
     return pa.schema([pa.field(f.name, f.type, f.nullable) for f in schema])
 
 
@@ -85,6 +89,26 @@ def _check_column_name(name: str, seen: dict[str, str]) -> None:
             hint="Spark SQL ignores case: rename one",
         )
     seen[name.lower()] = name
+
+
+def carries_bytes(kind: pa.DataType) -> bool:
+    """Whether a value holds binary values that have no name of their own, as those in a struct would."""
+    if pa.types.is_list(kind):
+        return carries_bytes(kind.value_type)
+    if pa.types.is_map(kind):
+        return carries_bytes(kind.key_type) or carries_bytes(kind.item_type)
+    return bool(pa.types.is_binary(kind))
+
+
+def _check_base64_names(fields: list[pa.Field]) -> None:
+    names = {field.name.lower(): field.name for field in fields}
+    for field in fields:
+        taken = names.get(field.name.lower() + BASE64_SUFFIX)
+        if taken is not None and carries_bytes(field.type):
+            raise InvalidSchema(
+                f"column name {taken!r} is taken: in JSON, bytes of {field.name!r} that are not text stand under it",
+                hint="rename one of the two",
+            )
 
 
 def _check_type(column: str, kind: pa.DataType, depth: int) -> None:
@@ -105,6 +129,7 @@ def _check_type(column: str, kind: pa.DataType, depth: int) -> None:
             inner = kind.field(index)
             _check_column_name(inner.name, seen)
             _check_type(f"{column}.{inner.name}", inner.type, depth + 1)
+        _check_base64_names([kind.field(index) for index in range(kind.num_fields)])
     else:
         instead = _INSTEAD.get(str(kind), "timestamp('us', tz='UTC')" if pa.types.is_timestamp(kind) else "")
         hint = f"use {instead}" if instead else "supported types are listed in docs/types.md"
