@@ -3,7 +3,8 @@
 A commit file is one JSON action per line, the commit's own information first, without a newline at the end. deltalake
 accepts any prefix of it that ends between two lines, even an empty file, as a smaller commit; a prefix with the added
 objects but without the boundary would make rows appear twice. So every commit of ours states how many actions it has
-(`millpond.actions`), and what the table holds after it (`millpond.state`, see `state.py`).
+(`millpond.actions`), what the table holds after it (`millpond.state`, see `state.py`), and the checksum of the commit
+file before it (`millpond.previous_crc32`), so that all but the newest are covered byte by byte.
 
 Invariant: a file that was cut off or never reached the disk (empty, a prefix, zeros, somebody else's bytes) is told
 apart from one of which a part changed. The first can be an unsynced newest commit after a power cut; the second never
@@ -20,15 +21,23 @@ from typing import Any
 
 import msgspec
 
+from millpond.archive.checksums import checksum
+
 COMMIT = "millpond.commit"
 ACTIONS = "millpond.actions"
 STATE = "millpond.state"
+PREVIOUS = "millpond.previous_crc32"
 INDEX = "millpond.index"
 INDEX_CHECKSUM = "millpond.index_crc32"
 KIND = "millpond.kind"
 
 LOG_DIRECTORY = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
+
+# Every commit of ours has all of these.
+_OWN = (COMMIT, ACTIONS, STATE, KIND, PREVIOUS)
+# The actions of the Delta protocol that may stand in a commit file.
+_KNOWN_ACTIONS = frozenset({"commitInfo", "add", "remove", "txn", "metaData", "protocol", "cdc", "domainMetadata"})
 
 _COMMIT_NAME = re.compile(r"(\d{20})\.json\Z")
 _CHECKPOINT_NAME = re.compile(r"(\d{20})\.checkpoint\..*\bparquet\Z")
@@ -44,12 +53,13 @@ class Mangled(ValueError):
 
 @dataclass(frozen=True)
 class CommitFile:
-    """What one commit says. `info` is empty for a commit without commit information."""
+    """What one commit says. `info` is empty for a commit without commit information; `crc32` is of the file."""
 
     info: Mapping[str, Any]
     added: tuple[tuple[str, int, int | None], ...] = ()  # path, bytes, rows
     removed: tuple[str, ...] = ()
     transactions: Mapping[str, int] = field(default_factory=dict)
+    crc32: int = 0
 
     @property
     def id(self) -> str | None:
@@ -59,6 +69,10 @@ class CommitFile:
     @property
     def state(self) -> str | None:
         return self._text(STATE)
+
+    def follows(self, previous: CommitFile) -> bool:
+        """Whether this one vouches for the bytes of the one before it; another engine's vouches for nothing."""
+        return self.id is None or self.info[PREVIOUS] == previous.crc32
 
     @property
     def index(self) -> tuple[str, int] | None:
@@ -98,19 +112,30 @@ def parse_commit(data: bytes) -> CommitFile:
         raise Torn("it is empty")
     actions = [_parse_line(line, at + 1, len(lines)) for at, line in enumerate(lines)]
     info: Mapping[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
-    declared = info.get(ACTIONS)
-    if isinstance(declared, int) and len(actions) - 1 != declared:
-        kind = Torn if len(actions) - 1 < declared else Mangled
-        raise kind(f"it has {len(actions) - 1} actions, {declared} were written")
+    _check_own(info, len(actions) - 1)
     try:
         return CommitFile(
             info,
             tuple(_added(a["add"]) for a in actions if "add" in a),
             tuple(a["remove"]["path"] for a in actions if "remove" in a),
             {a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
+            checksum(data),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise Mangled(f"an action lacks a part: {error}") from error
+
+
+def _check_own(info: Mapping[str, Any], actions: int) -> None:
+    """A commit of ours has all marks, and as many actions as it says; another engine's has none of them."""
+    marks = [mark for mark in _OWN if mark in info]
+    if not marks:
+        return
+    declared = info.get(ACTIONS)
+    if len(marks) < len(_OWN) or not isinstance(declared, int):
+        raise Mangled(f"it lacks {', '.join(mark for mark in _OWN if mark not in marks) or ACTIONS}")
+    if actions != declared:
+        kind = Torn if actions < declared else Mangled
+        raise kind(f"it has {actions} actions, {declared} were written")
 
 
 def _added(action: Mapping[str, Any]) -> tuple[str, int, int | None]:
@@ -124,6 +149,6 @@ def _parse_line(line: bytes, number: int, last: int) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         kind = Torn if number in (1, last) else Mangled
         raise kind(f"line {number} is not JSON ({error})") from error
-    if not isinstance(action, dict):
+    if not isinstance(action, dict) or len(action) != 1 or not _KNOWN_ACTIONS.issuperset(action):
         raise Mangled(f"line {number} is not an action")
     return action

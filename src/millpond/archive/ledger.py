@@ -34,6 +34,7 @@ from millpond.archive.commit_file import (
     KIND,
     LAST_CHECKPOINT,
     LOG_DIRECTORY,
+    PREVIOUS,
     STATE,
     CommitFile,
     Mangled,
@@ -247,8 +248,9 @@ class Ledger:
         """One commit, durable afterwards. `SettleFailed` if it is not there, or not known to be."""
         self._durable.ensure(version - 1)
         commit_id = secrets.token_hex(8)
+        previous = checksum(self._storage.read(self._commit_path(version - 1))) if version else 0
         try:
-            write(metadata | {COMMIT: commit_id})
+            write(metadata | {COMMIT: commit_id, PREVIOUS: previous})
         except Exception as error:
             self._resolve(version, commit_id, error)
         self._durable.ensure(version)

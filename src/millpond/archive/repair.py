@@ -70,6 +70,7 @@ class _Repair:
         for version in range(max(base, 0), newest + 1):
             if version in versions:
                 self._parse(version, base, newest)
+        self._check_chain()
         self._found.version = newest if newest in self._found.commits or newest == base else newest - 1
         self._sync([v for v in versions if base < v <= self._found.version])
         return self._found
@@ -120,6 +121,12 @@ class _Repair:
         except Mangled as mangled:
             if version > base:
                 raise self._damaged(version, str(mangled)) from mangled
+
+    def _check_chain(self) -> None:
+        commits = self._found.commits
+        for version in sorted(commits):
+            if version - 1 in commits and not commits[version].follows(commits[version - 1]):
+                raise self._damaged(version - 1, "its checksum is not the one that the next commit states")
 
     def _set_aside(self, name: str) -> None:
         target = posixpath.join(self._root, TORN_DIRECTORY, f"{name}-{secrets.token_hex(4)}")

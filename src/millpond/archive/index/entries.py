@@ -34,6 +34,7 @@ BASE_FIELDS = (
     pa.field(BLOCKS, pa.binary()),
 )
 _LAST = "_last_checkpoint"
+_CHECKPOINT = ".checkpoint.parquet"
 _FILE_VERSION = re.compile(r"(\d{12})(?:-[0-9a-f]+|\.checkpoint)\.parquet\Z")
 
 
@@ -50,10 +51,10 @@ class LastCheckpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class IndexFile:
-    """An index file as a commit names it."""
+    """An index file as a commit names it. A checksum of None is not known: the file has those of its pages."""
 
     name: str
-    crc32: int
+    crc32: int | None
 
 
 @dataclass
@@ -82,7 +83,8 @@ class IndexFiles:
 
     def put(self, version: int, attempt: str, entries: pa.Table) -> IndexFile:
         """Entries of one commit. Synced; the directory is not."""
-        return self._put(f"{version:012d}-{attempt}.parquet", entries)
+        name = f"{version:012d}-{attempt}.parquet"
+        return IndexFile(name, self._put(name, entries))
 
     def path(self, name: str) -> str:
         return posixpath.join(self._directory, name)
@@ -94,10 +96,19 @@ class IndexFiles:
         last = self.last_checkpoint(loaded.warnings)
         if last is not None and self._read(IndexFile(last.file, last.crc32), loaded):
             merged = last.version
+        elif last is None:
+            merged = self._load_unnamed(loaded)
         for version, file in files:
             if version > merged:
                 self._read(file, loaded)
         return loaded
+
+    def _load_unnamed(self, loaded: LoadedEntries) -> int:
+        """Without a hint (it was damaged), the newest checkpoint there is; its version, or -1."""
+        names = [name for name in self._storage.list(self._directory) if name.endswith(_CHECKPOINT)]
+        if names and self._read(IndexFile(names[-1], None), loaded):
+            return int(names[-1].removesuffix(_CHECKPOINT))
+        return -1
 
     def read(self, files: Sequence[tuple[int, IndexFile]]) -> LoadedEntries:
         """Only these files."""
@@ -108,17 +119,17 @@ class IndexFiles:
 
     def checkpoint(self, version: int, entries: pa.Table, delta_file: str, delta_crc32: int) -> None:
         """Merge: all entries of `version` in one file, durable before the hint names it."""
-        name = f"{version:012d}.checkpoint.parquet"
+        name = f"{version:012d}{_CHECKPOINT}"
         if self._storage.exists(self.path(name)):  # a crash came between the file and the hint, or before its sync
             self._storage.remove(self.path(name))
-        file = self._put(name, entries)
+        crc32 = self._put(name, entries)
         self._storage.sync_directory(self._directory)
-        hint = LastCheckpoint(version, file.name, file.crc32, delta_file, delta_crc32)
+        hint = LastCheckpoint(version, name, crc32, delta_file, delta_crc32)
         self._storage.replace(self.path(_LAST), msgspec.json.encode(hint))
 
     def superseded(self, version: int) -> list[str]:
         """Files that a checkpoint of `version` has made useless, for removal."""
-        keep = f"{version:012d}.checkpoint.parquet"
+        keep = f"{version:012d}{_CHECKPOINT}"
         found = []
         for name in self._storage.list(self._directory):
             match = _FILE_VERSION.match(name)
@@ -130,19 +141,19 @@ class IndexFiles:
         for name in names:
             self._storage.remove(self.path(name))
 
-    def _put(self, name: str, entries: pa.Table) -> IndexFile:
+    def _put(self, name: str, entries: pa.Table) -> int:
         sink = pa.BufferOutputStream()
         pq.write_table(entries, sink, compression="zstd", write_page_checksum=True)
         data = memoryview(sink.getvalue())
         self._storage.put(self.path(name), data)
-        return IndexFile(name, checksum(data))
+        return checksum(data)
 
     def _read(self, file: IndexFile, into: LoadedEntries) -> bool:
         why = ""
         try:
             data = self._storage.read(self.path(file.name))
-            if checksum(data) == file.crc32:
-                into.tables.append(pq.read_table(pa.BufferReader(data)))
+            if file.crc32 is None or checksum(data) == file.crc32:
+                into.tables.append(pq.read_table(pa.BufferReader(data), page_checksum_verification=True))
             else:
                 why = "checksum mismatch"
         except (OSError, pa.ArrowException) as error:
@@ -158,6 +169,6 @@ class IndexFiles:
             return None
         try:
             return msgspec.json.decode(self._storage.read(path), type=LastCheckpoint)
-        except (OSError, msgspec.MsgspecError) as error:
-            warnings.append(f"{DIRECTORY}/{_LAST}: {error}; older objects are read without skipping")
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            warnings.append(f"{DIRECTORY}/{_LAST} is not readable: {error}")
             return None

@@ -1,0 +1,221 @@
+"""I3, I5: a crash at any step, with or without a power cut, leaves exactly the old or exactly the new state.
+
+The workload creates the table, settles into one and several partitions, moves the boundary without rows, compacts, adds
+a column, checkpoints and goes on. Each of its durable steps is crashed before and after; each such crash is followed by
+every kind of power cut (some of the combinations in `make test`, all of them in `make fault`); each call fails once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from millpond.errors import MillpondError, SettleFailed
+from millpond.storage import LocalStorage, Storage
+from millpond.testing import VARIANTS, Crash, FaultyStorage, Step, Variant
+from tests.archive.settled_stream import (
+    DAY_MICROS,
+    MIDNIGHT,
+    SCHEMA,
+    SettledStream,
+    define,
+    expected,
+    read_all,
+    records,
+)
+
+WIDER = pa.schema([*SCHEMA, pa.field("note", pa.string())])
+
+
+class Workload:
+    """Knows at any moment which boundary was promised and which one was being committed."""
+
+    def __init__(self, root: Path, storage: Storage) -> None:
+        self.promised: dict[int, int] = {}
+        self.tried: dict[int, int] = {}
+        self.root = root
+        self.storage = storage
+
+    def run(self) -> None:
+        stream = SettledStream(self.root, define(partition_seconds=86_400, event_time="at"), self.storage)
+        self.settle(stream, {0: 6, 1: 3})
+        self.settle(stream, {0: 9, 1: 3})
+        self.settle(stream, {0: 9, 1: 7})
+        stream.archive.compact(least_objects=2)
+        stream.archive.checkpoint()
+        self.settle(stream, {0: 12, 1: 9})
+        stream.archive.alter(stream.definition.altered(WIDER))
+        self.settle(stream, {0: 15, 1: 11})
+        stream.archive.compact(least_objects=2)
+        stream.archive.checkpoint()
+        self.settle(stream, {0: 16, 1: 11})
+
+    def settle(self, stream: SettledStream, stop: dict[int, int]) -> None:
+        """A day's records per three offsets, so that settles have one to three partitions."""
+        self.tried = stop
+        start = stream.boundary
+        batches = [
+            records(streamlet, offset, offset + 1, at=MIDNIGHT + offset // 3 * DAY_MICROS)
+            for streamlet in stop
+            for offset in range(start.get(streamlet, 0), stop[streamlet])
+        ]
+        stream.archive.settle(start, stop, batches)
+        self.promised = stop
+
+
+def expected_rows(boundary: dict[int, int]) -> pa.Table:
+    batches = [
+        records(streamlet, offset, offset + 1, at=MIDNIGHT + offset // 3 * DAY_MICROS)
+        for streamlet, stop in sorted(boundary.items())
+        for offset in range(stop)
+    ]
+    return pa.Table.from_batches(batches, expected({}).schema).combine_chunks()
+
+
+def check_and_go_on(work: Workload, storage: Storage | None = None) -> None:
+    """The archive opens, holds the old or the new state, verifies, and settles the rest."""
+    stream = SettledStream(work.root, define(schema=WIDER, partition_seconds=86_400, event_time="at"), storage)
+    boundary = stream.boundary
+    assert boundary in (work.promised, work.tried), f"promised {work.promised}, tried {work.tried}"
+    seen = read_all(stream.archive.snapshot()).drop_columns(["note"])
+    assert seen.equals(expected_rows(boundary))
+    errors = [finding for finding in stream.archive.verify() if finding.severity == "error"]
+    assert not errors
+    goes_on = Workload(work.root, LocalStorage())
+    goes_on.settle(stream, {0: 20, 1: 13})
+    assert read_all(stream.reopen()).drop_columns(["note"]).equals(expected_rows({0: 20, 1: 13}))
+
+
+def clean_steps(root: Path) -> list[Step]:
+    storage = FaultyStorage(LocalStorage(), root=root)
+    Workload(root, storage).run()
+    assert storage.disk is not None
+    storage.disk.close()
+    return storage.steps
+
+
+@pytest.fixture
+def root(quick_path: Path) -> Path:
+    return renew(quick_path / "root")
+
+
+def renew(root: Path) -> Path:
+    for left in root.parent.glob(f"{root.name}*"):
+        shutil.rmtree(left)
+    root.mkdir()
+    return root
+
+
+def crashed(root: Path, number: int, *, after: bool, seed: int = 0) -> tuple[FaultyStorage, Workload]:
+    storage = FaultyStorage(LocalStorage(), seed, root=root)
+    work = Workload(root, storage)
+    storage.crash_at(number, after=after)
+    with pytest.raises(Crash):
+        work.run()
+    assert storage.crashed is not None
+    return storage, work
+
+
+def crash_points(steps: list[Step], *, each: bool = False) -> list[tuple[int, bool]]:
+    """Before every durable step. After one is the same as before the next, unless deltalake writes in between, as it
+    does before its file is synced. Unless each is wanted: of the many with one name the first and the last."""
+    durable = [step for step in steps if step.durable]
+    points = []
+    for step, following in itertools.zip_longest(durable, durable[1:]):
+        points.append((str(step), step.durable_number, False))
+        if following is None or following.kind == "sync_file":
+            points.append((str(step), step.durable_number, True))
+    last = {(name, after): number for name, number, after in points}
+    first = {(name, after): number for name, number, after in reversed(points)}
+    return [
+        (number, after) for name, number, after in points if each or number in (first[name, after], last[name, after])
+    ]
+
+
+def crash_everywhere(root: Path, *, each: bool) -> None:
+    steps = clean_steps(renew(root))
+    hit = set()
+    for number, after in crash_points(steps, each=each):
+        storage, work = crashed(renew(root), number, after=after)
+        check_and_go_on(work, storage.restarted())
+        hit.add(str(storage.crashed))
+    assert hit == {str(step) for step in steps if step.durable}
+
+
+def cut_power_everywhere(root: Path, *, each: bool) -> None:
+    variants = itertools.cycle(VARIANTS)
+    for number, after in crash_points(clean_steps(renew(root)), each=each):
+        for variant in itertools.islice(variants, len(VARIANTS) if each else 1):
+            storage, work = crashed(renew(root), number, after=after, seed=number)
+            storage.power_cut(variant, seed=number)
+            check_and_go_on(work)
+
+
+def test_the_workload_passes_every_kind_of_durable_step(root: Path) -> None:
+    places = {str(step) for step in clean_steps(root) if step.durable}
+    stream = "grid.meters-#"
+    for needed in (
+        f"sync {stream}/g#/#.#/b#-#.parquet",
+        f"sync_directory {stream}/g#/#.#",
+        f"sync {stream}/_index/#.parquet",
+        f"sync_directory {stream}/_index",
+        f"sync_file {stream}/_delta_log/#.json",
+        f"sync_directory {stream}/_delta_log",
+        f"sync_file {stream}/_delta_log/#.checkpoint.parquet",
+        f"rename {stream}/_index/_last_checkpoint",
+        f"remove {stream}/_index/#.parquet",
+    ):
+        assert needed in places, f"{needed} is not among {sorted(places)}"
+
+
+def test_a_crash_at_any_step_leaves_the_old_or_the_new_state(root: Path) -> None:
+    """I5: each durable step is crashed before and after."""
+    crash_everywhere(root, each=False)
+
+
+def test_a_power_cut_at_any_step_leaves_the_old_or_the_new_state(root: Path) -> None:
+    """I5: what was not synced may be gone, torn, or garbage; what was promised is there."""
+    cut_power_everywhere(root, each=False)
+
+
+@pytest.mark.long
+def test_a_crash_at_each_single_step(root: Path) -> None:
+    crash_everywhere(root, each=True)
+
+
+@pytest.mark.long
+def test_every_power_cut_at_each_single_step(root: Path) -> None:
+    cut_power_everywhere(root, each=True)
+
+
+def test_an_error_in_any_call_leaves_the_old_or_the_new_state(root: Path) -> None:
+    """K7: a failing disk fails the settle, never the records; afterwards settling works again."""
+    total = len(clean_steps(renew(root)))
+    for number in range(1, total + 1, 5):
+        storage = FaultyStorage(LocalStorage(), number, root=renew(root))
+        work = Workload(root, storage)
+        storage.fail(at=number)
+        with contextlib.suppress(OSError, MillpondError):
+            work.run()
+        storage.power_cut(Variant.STRICT if number % 2 else Variant.GARBAGE, number)
+        check_and_go_on(work)
+
+
+def test_a_full_disk_fails_the_settle_and_leaves_no_objects_behind(root: Path) -> None:
+    storage = FaultyStorage(LocalStorage(), root=root)
+    work = Workload(root, storage)
+    stream = SettledStream(root, define(event_time="at"), storage)
+    work.settle(stream, {0: 6, 1: 3})
+    before = sorted(path for path in Path(stream.root).rglob("*.parquet"))
+    storage.limit_room(3_000, under=stream.root)
+    with pytest.raises(SettleFailed, match="No space left"):
+        work.settle(stream, {0: 12, 1: 9})
+    assert sorted(path for path in Path(stream.root).rglob("*.parquet")) == before
+    storage.heal()
+    work.settle(stream, {0: 12, 1: 9})
+    assert read_all(stream.archive.snapshot()).equals(expected_rows({0: 12, 1: 9}))
