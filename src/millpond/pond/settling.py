@@ -122,7 +122,7 @@ class Settling:
         failures = self.state.failures + 1
         pause = min(RETRY_SECONDS_FIRST * 2 ** (failures - 1), self._retry_seconds_max)
         self._retry_at = self._clock.monotonic_seconds() + pause
-        message = f"{type(error).__name__}: {error}"
+        message = error.message if isinstance(error, MillpondError) else f"{type(error).__name__}: {error}"
         self.state = replace(self.state, failures=failures, failure=message, retry_seconds=pause)
 
     def _succeeded(self, report: SettleReport | None) -> None:

@@ -1,0 +1,204 @@
+"""Streams are created, listed, described, altered and dropped; bad names and schemas are refused with the rule."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import millpond
+from millpond.errors import (
+    FormatTooNew,
+    InvalidName,
+    InvalidSchema,
+    InvalidValue,
+    PondClosed,
+    PondLocked,
+    StreamExists,
+    StreamNotFound,
+)
+from tests.pond.conftest import METERS, Ponds, rows, temps
+
+
+def test_a_stream_is_what_it_was_created_as_also_after_a_reopen(ponds: Ponds) -> None:
+    with ponds() as pond:
+        pond.create_stream(
+            "grid/meters",
+            METERS,
+            keys=["vid", "city"],
+            streamlets=3,
+            durability="os",
+            settle=millpond.Settle(every="5s", bytes="1MB"),
+            partition="1h",
+            memory="50MB",
+        )
+        pond.create_stream("raw")
+        before = [stream.definition for stream in pond.streams()]
+    with ponds() as pond:
+        assert [stream.name for stream in pond.streams()] == ["grid/meters", "raw"]
+        after = [stream.definition for stream in pond.streams()]
+        assert [(d.id, d.schema, d.keys, d.streamlets, d.durability) for d in after] == [
+            (d.id, d.schema, d.keys, d.streamlets, d.durability) for d in before
+        ]
+        assert after[0].settle is not None
+        assert (after[0].settle.every_seconds, after[0].settle.bytes_live) == (5.0, 1_000_000)
+        assert (after[0].partition_seconds, after[0].memory_bytes) == (3_600, 50_000_000)
+        assert after[1].raw
+        assert after[1].schema.names == ["time", "headers", "body"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a//b", "/a", "a/", "..", "a/../b", "a/.hidden", "_pond/catalog", "_x", "a b", "a\n", "a\x00", "é", "x" * 201,
+     "y" * 65, "a\\b", "a:b", "a*"],
+)  # fmt: skip
+def test_unsafe_names_are_refused_with_the_rule(pond: millpond.Pond, name: str) -> None:
+    with pytest.raises(InvalidName) as caught:
+        pond.create_stream(name, METERS)
+    assert "letter or digit" in caught.value.hint
+    assert pond.streams() == []
+
+
+def test_two_streams_may_nest_in_name_without_mixing(pond: millpond.Pond) -> None:
+    outer = pond.create_stream("grid", METERS)
+    inner = pond.create_stream("grid/g00001", METERS)
+    outer.append(rows(0, 5))
+    inner.append(rows(5, 7))
+    outer.settle()
+    inner.settle()
+    assert (temps(outer), temps(inner)) == ([0, 1, 2, 3, 4], [5, 6])
+    pond.drop_stream("grid")
+    assert temps(inner) == [5, 6]
+
+
+def test_an_alteration_adds_nullable_columns_and_nothing_else(meters: millpond.Stream, pond: millpond.Pond) -> None:
+    meters.append(rows(0, 3))
+    meters.settle()
+    meters.append(rows(3, 5))
+    wider = METERS.append(pa.field("load", pa.int32()))
+    pond.alter_stream("grid/meters", wider)
+    meters.append([{"vid": "v9", "load": 7}])
+    assert sorted(map(str, meters.scan(columns=["load"])["load"].to_pylist())) == ["7", *["None"] * 5]
+    meters.settle()
+    assert meters.scan("load = 7").to_pylist() == [{"vid": "v9", "city": None, "temp": None, "load": 7}]
+    refused = {
+        "is missing": METERS,
+        "would change from": wider.set(2, pa.field("temp", pa.float32())),
+        "would move": pa.schema([wider.field(1), wider.field(0), wider.field(2), wider.field(3)]),
+        "not nullable": wider.append(pa.field("more", pa.int8(), nullable=False)),
+    }
+    for reason, schema in refused.items():
+        with pytest.raises(InvalidSchema, match=reason):
+            pond.alter_stream("grid/meters", schema)
+
+
+def test_altered_streams_read_old_records_after_a_reopen(ponds: Ponds) -> None:
+    with ponds() as pond:
+        stream = pond.create_stream("s", METERS)
+        stream.append(rows(0, 40))
+        stream.append({"vid": "one", "temp": 40.0})
+        pond.alter_stream("s", METERS.append(pa.field("load", pa.int32())))
+        stream.append({"vid": "two", "temp": 41.0, "load": 1})
+    with ponds() as pond:
+        assert temps(pond.stream("s")) == list(range(42))
+        assert pond.stream("s").scan("load is not null").num_rows == 1
+
+
+def test_a_dropped_stream_is_gone_with_its_records_and_its_id_is_not_used_again(ponds: Ponds) -> None:
+    with ponds() as pond:
+        first = pond.create_stream("s", METERS)
+        first.append(rows(0, 10))
+        first.settle()
+        first.append(rows(10, 20))
+        old = first.definition
+        pond.drop_stream("s")
+        with pytest.raises(StreamNotFound, match="dropped"):
+            first.append(rows(0, 1))
+        assert not (ponds.path / "archive" / old.directory).exists()
+        second = pond.create_stream("s", METERS)
+        assert second.definition.id > old.id
+        assert second.count() == 0
+    with ponds() as pond:
+        assert pond.stream("s").count() == 0
+        assert pond.stream("s").definition.id > old.id
+        audit = pond.audit().to_pylist()
+        assert [(each["action"], each["stream"]) for each in audit] == [("drop", "s")], "I6: nothing goes silently"
+        assert "rows_live=10 rows_settled=10" in audit[0]["detail"]
+
+
+def test_a_drop_cut_short_is_finished_at_the_next_open(ponds: Ponds) -> None:
+    with ponds() as pond:
+        stream = pond.create_stream("s", METERS)
+        stream.append(rows(0, 10))
+        stream.settle()
+        directory = ponds.path / "archive" / stream.definition.directory
+        pond._record("drop", stream.definition)  # as far as a crash right after the record would come
+    assert directory.exists()
+    with ponds() as pond:
+        assert pond.streams() == []
+    assert not directory.exists()
+
+
+def test_a_stream_that_is_there_already(pond: millpond.Pond, meters: millpond.Stream) -> None:
+    with pytest.raises(StreamExists):
+        pond.create_stream("grid/meters", METERS)
+    assert pond.create_stream("grid/meters", METERS, exist_ok=True) is meters
+    with pytest.raises(StreamNotFound, match="no stream 'grid/metres'") as caught:
+        pond.stream("grid/metres")
+    assert "grid/meters" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keys": ["nope"]}, "key 'nope' is not a column"),
+        ({"keys": ["vid", "vid"]}, "twice"),
+        ({"event_time": "vid"}, "event time 'vid' has type string"),
+        ({"streamlets": 0}, "0 streamlets"),
+        ({"durability": "paper"}, "no durability 'paper'"),
+        ({"partition": "1s"}, "too short"),
+        ({"memory": 5}, "has no unit"),
+        ({"memory": "5 parsecs"}, "no unit of size 'parsecs'"),
+    ],
+)
+def test_options_out_of_range_are_refused(pond: millpond.Pond, options: dict[str, object], message: str) -> None:
+    with pytest.raises(millpond.MillpondError, match=message):
+        pond.create_stream("s", METERS, **options)  # type: ignore[arg-type]
+    assert pond.streams() == []
+
+
+def test_a_pond_belongs_to_one_process_at_a_time(ponds: Ponds) -> None:
+    with ponds(), pytest.raises(PondLocked, match="another process"):
+        ponds()
+    ponds().close()
+
+
+def test_a_closed_pond_says_so(ponds: Ponds) -> None:
+    pond = ponds()
+    stream = pond.create_stream("s", METERS)
+    pond.close()
+    pond.close()
+    for use in (lambda: pond.stream("s"), pond.streams, pond.status, lambda: stream.append(rows(0, 1)), stream.count):
+        with pytest.raises(PondClosed):
+            use()
+
+
+def test_a_directory_that_is_not_a_pond_is_left_alone(ponds: Ponds) -> None:
+    ponds.path.mkdir()
+    (ponds.path / "letters.txt").write_text("dear ...")
+    with pytest.raises(InvalidValue, match=r"not a pond and not empty \(it holds 'letters.txt'\)"):
+        ponds()
+    assert [path.name for path in ponds.path.iterdir()] == ["letters.txt"]
+
+
+def test_a_pond_from_the_future_is_refused(ponds: Ponds) -> None:
+    ponds().close()
+    described = ponds.path / "pond.json"
+    described.write_text(described.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(FormatTooNew, match="format 2"):
+        ponds()
+
+
+def test_an_unknown_setting_is_refused_with_those_there_are(ponds: Ponds) -> None:
+    with pytest.raises(InvalidValue, match="no setting 'memory_byte'") as caught:
+        ponds(memory_byte=5)
+    assert "memory_bytes" in caught.value.hint
