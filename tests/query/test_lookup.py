@@ -62,6 +62,24 @@ def test_enough_live_records_leave_the_archive_alone(pond: SmallPond, monkeypatc
     assert get(pond.halves, "vid-1", limit=20).num_rows == 16
 
 
+def test_older_objects_are_left_alone_when_newer_ones_are_enough(
+    pond: SmallPond, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pond.settle()
+    read = type(pond.archive.snapshot()).read
+    opened: list[int] = []
+
+    def counted(settled: Any, keep: Any, *how: Any) -> Any:
+        opened.append(int(keep.sum()))
+        return read(settled, keep, *how)
+
+    monkeypatch.setattr(type(pond.archive.snapshot()), "read", counted)
+    for lookup in ({"vid": "vid-1"}, {"city": "Nice"}):
+        opened.clear()
+        assert get(pond.halves, limit=1, secondary=lookup).num_rows == 1
+        assert sum(opened) <= 2, "one settle of two days has two objects"
+
+
 def test_a_settle_between_the_steps_of_a_lookup_loses_and_doubles_nothing(
     pond: SmallPond, monkeypatch: pytest.MonkeyPatch
 ) -> None:
