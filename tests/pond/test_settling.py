@@ -107,6 +107,7 @@ def test_a_failing_store_is_shown_and_retried_while_ingestion_goes_on(ponds: Pon
         stream.append(rows(10, 20))
         assert temps(stream) == list(range(20))
         archive.unlink()
+        archive.mkdir()
         clock.advance("5s")
         assert stream.settling.due()
         assert stream.settle() is not None

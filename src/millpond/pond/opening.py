@@ -67,9 +67,11 @@ def open_pond(
             settle_on_close=settle_on_close,
         )
     except BaseException:
-        if log is not None:
-            log.close()
-        directory.lock.release()
+        try:
+            if log is not None:
+                log.close()
+        finally:
+            directory.lock.release()
         raise
 
 
