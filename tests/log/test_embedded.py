@@ -234,6 +234,7 @@ class Failing(LocalStorage):
     """Storage whose journal file can be made to fail."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.write_error = self.sync_error = self.put_error = 0
         self.free = 10**12
 

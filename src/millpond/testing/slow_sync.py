@@ -37,6 +37,7 @@ class SlowSyncStorage(LocalStorage):
     """The local disk, with a delay added to every sync of an append file."""
 
     def __init__(self, inner: LocalStorage, delay_seconds: float) -> None:
+        super().__init__()
         self._files, self._delay_seconds = inner, delay_seconds
 
     def create_append(self, path: str) -> AppendFile:
