@@ -108,6 +108,22 @@ def test_put_syncs_the_file_and_every_new_directory_entry(
     assert syncs == []
 
 
+def test_a_directory_that_is_found_has_its_entry_synced_once(
+    storage: LocalStorage, tmp_path: Path, syncs: list[str]
+) -> None:
+    """Whoever made it may have been killed before its name was safe."""
+    storage.make_directory(str(tmp_path / "pond"))
+    (tmp_path / "pond" / "a" / "b").mkdir(parents=True)
+    syncs.clear()
+    storage.make_directory(str(tmp_path / "pond" / "a" / "b"))
+    storage.make_directory(str(tmp_path / "pond" / "a" / "b"))
+    assert syncs == [str(tmp_path / "pond"), str(tmp_path / "pond" / "a")]
+    storage.remove_tree(str(tmp_path / "pond" / "a"))
+    syncs.clear()
+    storage.make_directory(str(tmp_path / "pond" / "a" / "b"))
+    assert syncs == [str(tmp_path / "pond"), str(tmp_path / "pond" / "a")]
+
+
 def test_replace_is_whole_durable_and_leaves_nothing_beside(
     storage: LocalStorage, tmp_path: Path, syncs: list[str]
 ) -> None:

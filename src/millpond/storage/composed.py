@@ -16,6 +16,10 @@ from millpond.storage.protocol import AppendFile, Buffer
 class ComposedStorage(ABC):
     """The composed half of `Storage`; the single steps are the subclass's."""
 
+    def __init__(self) -> None:
+        # Directories whose names this process knows to be durable, see `make_directory`.
+        self._durable_directories: set[str] = set()
+
     @abstractmethod
     def create_append(self, path: str) -> AppendFile: ...
 
@@ -53,19 +57,32 @@ class ComposedStorage(ABC):
         self.sync_directory(os.path.dirname(path))
 
     def make_directory(self, path: str) -> None:
-        missing = []
-        while path and not os.path.isdir(path):
-            missing.append(path)
-            path = os.path.dirname(path)
-        for directory in reversed(missing):
-            self.add_directory(directory)
-            self.sync_directory(os.path.dirname(directory))
+        """A directory that is there already may have been made by a process that was killed before its name was safe.
+        So below a directory that this process has made or asked for, the name of each one found is synced once."""
+        chain: list[str] = []
+        at = path
+        while at and at not in self._durable_directories and os.path.dirname(at) != at:
+            chain.append(at)
+            at = os.path.dirname(at)
+        ours = at in self._durable_directories
+        for directory in reversed(chain):
+            there = os.path.isdir(directory)
+            if not there:
+                self.add_directory(directory)
+            if ours or not there:
+                self.sync_directory(os.path.dirname(directory))
+                self._durable_directories.add(directory)
+        self._durable_directories.add(path)
 
     def remove_tree(self, directory: str) -> None:
         for parent, directories, files in os.walk(directory, topdown=False):
             for name in sorted(files):
                 self.remove(os.path.join(parent, name))
             for name in sorted(directories):
-                self.remove_directory(os.path.join(parent, name))
+                self._remove_directory(os.path.join(parent, name))
         if os.path.isdir(directory):
-            self.remove_directory(directory)
+            self._remove_directory(directory)
+
+    def _remove_directory(self, path: str) -> None:
+        self._durable_directories.discard(path)
+        self.remove_directory(path)

@@ -89,7 +89,8 @@ class Storage(Protocol):
     def rename(self, source: str, target: str) -> None: ...
 
     def make_directory(self, path: str) -> None:
-        """The directory and its parents, each new entry synced. Nothing if it is there."""
+        """The directory and its parents, each new entry synced. One that is there already, below a directory that was
+        asked for before, has its entry synced too, once: whoever made it may not have come to that."""
         ...
 
     def sync_file(self, path: str) -> None:

@@ -54,7 +54,8 @@ class FaultyStorage(FaultPlan, ComposedStorage):
         disk: DurableDisk | None = None,
         sync_latency_seconds: float = 0.0,
     ) -> None:
-        super().__init__()
+        FaultPlan.__init__(self)
+        ComposedStorage.__init__(self)
         self.steps: list[Step] = []
         self.crashed: Step | None = None
         self.sync_latency_seconds = sync_latency_seconds
