@@ -41,11 +41,14 @@ class Ack(Protocol):
 class Readable(Protocol):
     """The part of a stream that the model looks at."""
 
-    def scan(self) -> pa.Table: ...
+    @property
+    def schema(self) -> pa.Schema: ...
 
-    def read(self, *, start: str) -> Iterable[pa.RecordBatch]: ...
+    def scan(self, *, columns: Sequence[str]) -> pa.Table: ...
 
-    def get(self, key: Any, *, limit: int) -> pa.Table: ...
+    def read(self, start: str) -> Iterable[pa.RecordBatch]: ...
+
+    def get(self, key: Any, /, *, limit: int) -> pa.Table: ...
 
 
 class Fate(Enum):
@@ -86,18 +89,23 @@ class Attempt:
 
 @dataclass
 class StreamModel:
-    """What one stream must hold. `exists` is None while a create or a drop is under way or was interrupted."""
+    """What one stream must hold. `exists` is None while a create or a drop is under way or was interrupted; `altering`
+    are the columns that it has if an interrupted alteration took place."""
 
     name: str
     durability: Durability
     columns: list[str]
     streamlets: int = 1
+    archived: bool = True
     exists: bool | None = True
+    altering: list[str] | None = None
     attempts: list[Attempt] = field(default_factory=list)
 
-    def sending(self, rows: Sequence[Row], producer: str = "", sequence: int = 0) -> Attempt:
+    def sending(
+        self, rows: Sequence[Row], durability: Durability | None = None, producer: str = "", sequence: int = 0
+    ) -> Attempt:
         """An append is about to be made."""
-        attempt = Attempt([dict(row) for row in rows], self.durability, producer, sequence)
+        attempt = Attempt([dict(row) for row in rows], durability or self.durability, producer, sequence)
         self.attempts.append(attempt)
         return attempt
 
@@ -112,19 +120,30 @@ class StreamModel:
             if attempt.fate is Fate.PROMISED and not attempt.safe and attempt.durability not in surviving:
                 attempt.fate, attempt.ranges = Fate.UNKNOWN, {}
 
-    def check(self, stream: Readable) -> None:
-        """Compare with the real stream, and learn from it what was unknown."""
-        found = _rows(stream.scan())
+    def check(self, stream: Readable, *, resolve: bool = True) -> None:
+        """Compare with the real stream; `resolve`: learn from it what was unknown."""
+        table = stream.scan(columns=[*stream.schema.names, *SYSTEM])
+        self._check_columns(table.schema.names, resolve)
+        found = _rows(table)
         by_id: dict[int, Row] = {}
         for row in found:
             assert row["id"] not in by_id, f"{self.name}: record {row['id']} is there twice"
             by_id[row["id"]] = row
         self._check_offsets(found)
+        known = set()
         for attempt in self.attempts:
-            self._check_attempt(attempt, by_id)
-        known = {number for attempt in self.attempts if attempt.fate is Fate.PROMISED for number in attempt.ids}
+            if self._check_attempt(attempt, by_id, resolve):
+                known.update(attempt.ids)
         assert set(by_id) == known, f"{self.name}: records that nobody sent: {sorted(set(by_id) - known)}"
         self._check_reads(stream, found)
+
+    def _check_columns(self, names: list[str], resolve: bool) -> None:
+        assert tuple(names[-3:]) == SYSTEM, names
+        if self.altering is not None and names[:-3] == self.altering and resolve:
+            self.columns, self.altering = self.altering, None
+        elif resolve:
+            self.altering = None
+        assert names[:-3] in (self.columns, self.altering), f"{self.name}: {names}, expected {self.columns}"
 
     def _check_offsets(self, found: list[Row]) -> None:
         offsets: dict[int, list[int]] = {}
@@ -134,25 +153,27 @@ class StreamModel:
             assert 0 <= streamlet < self.streamlets, f"{self.name}: streamlet {streamlet}"
             assert sorted(each) == list(range(len(each))), f"{self.name}/{streamlet}: offsets {sorted(each)}"
 
-    def _check_attempt(self, attempt: Attempt, by_id: Mapping[int, Row]) -> None:
+    def _check_attempt(self, attempt: Attempt, by_id: Mapping[int, Row], resolve: bool) -> bool:
+        """Whether the append's records are there, which is checked to be all right."""
         there = [number for number in attempt.ids if number in by_id]
         if attempt.fate is Fate.LOST:
             assert not there, f"{self.name}: {there} are there, but the append was refused or seen to be lost"
-            return
+            return False
         if not there and attempt.fate is Fate.UNKNOWN:
-            attempt.fate = Fate.LOST
-            return
+            attempt.fate = Fate.LOST if resolve else Fate.UNKNOWN
+            return False
         missing = sorted(set(attempt.ids) - set(there))
         promise = f"acknowledged at {attempt.durability}" if attempt.fate is Fate.PROMISED else "there only in part"
         assert not missing, f"{self.name}: {promise}, but {missing} of {attempt.ids} are missing"
         for row in attempt.rows:
-            expected = {column: row.get(column) for column in self.columns}
             actual = {name: value for name, value in by_id[row["id"]].items() if name not in SYSTEM}
+            expected = {column: row.get(column) for column in actual}
             assert _comparable(actual) == _comparable(expected), f"{self.name}: sent {expected}, found {actual}"
         ranges = self._ranges_of(attempt, by_id)
         if attempt.fate is Fate.PROMISED:
             assert ranges == attempt.ranges, f"{self.name}: acknowledged at {attempt.ranges}, found at {ranges}"
         attempt.fate, attempt.ranges = Fate.PROMISED, ranges
+        return True
 
     def _ranges_of(self, attempt: Attempt, by_id: Mapping[int, Row]) -> dict[int, OffsetRange]:
         places: dict[int, list[int]] = {}
@@ -164,7 +185,7 @@ class StreamModel:
         return {streamlet: OffsetRange(offsets[0], offsets[-1] + 1) for streamlet, offsets in places.items()}
 
     def _check_reads(self, stream: Readable, found: list[Row]) -> None:
-        read = [row for batch in stream.read(start="earliest") for row in _rows(batch)]
+        read = [row for batch in stream.read("earliest") for row in _rows(batch)]
         assert _by_place(read) == _by_place(found), f"{self.name}: read and scan differ"
         last: dict[int, int] = {}
         for row in read:
@@ -173,7 +194,8 @@ class StreamModel:
         # A few keys from both ends: the settled and the live half.
         for row in found[:2] + found[-2:]:
             got = [_comparable(each) for each in _rows(stream.get(row["id"], limit=10))]
-            assert got == [_comparable(row)], f"{self.name}: get({row['id']}) gave {got}"
+            wanted = {name: value for name, value in _comparable(row).items() if not got or name in got[0]}
+            assert got == [wanted], f"{self.name}: get({row['id']}) gave {got}"
 
 
 @dataclass
@@ -203,17 +225,21 @@ class PondModel:
         for stream in self.streams.values():
             stream.unsure(("disk",))
 
-    def check(self, pond: Any) -> None:
-        """Compare with a real pond, which must be open."""
-        names = set(pond.streams())
+    def check(self, pond: Any, *, resolve: bool = True) -> None:
+        """Compare with a real pond, which must be open. `resolve`: it was opened after the last fault, so what it
+        shows is what became of every append whose outcome was not known."""
+        names = {stream.name for stream in pond.streams()}
         for name, stream in list(self.streams.items()):
-            if stream.exists is None:
-                stream.exists = name in names
-            assert stream.exists == (name in names), f"{name}: exists {stream.exists}, but the pond has {sorted(names)}"
-            if stream.exists:
-                stream.check(pond.stream(name))
-            else:
+            exists = name in names if stream.exists is None else stream.exists
+            assert exists == (name in names), f"{name}: exists {exists}, but the pond has {sorted(names)}"
+            if resolve:
+                stream.exists = exists
+            if exists:
+                stream.check(pond.stream(name), resolve=resolve)
+            elif resolve:
                 del self.streams[name]
+            else:
+                names.add(name)
         assert names == set(self.streams), f"streams that nobody made: {sorted(names - set(self.streams))}"
 
 
