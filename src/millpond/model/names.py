@@ -35,7 +35,7 @@ def check_name(name: str, *, internal: bool = False) -> str:
     if parts[0] == RESERVED:
         if not internal:
             raise InvalidName(f"stream name {shown}: '{RESERVED}/' is reserved for the pond's own streams", hint=RULE)
-        parts = parts[1:]
+        parts = parts[1:] or [""]
     for part in parts:
         if not part:
             raise InvalidName(f"stream name {shown} has an empty part", hint=RULE)

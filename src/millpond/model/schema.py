@@ -7,6 +7,7 @@ altered on the way is refused at creation, with the type to use instead.
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -43,24 +44,33 @@ _SUPPORTED = (
     pa.types.is_int64,
     pa.types.is_float32,
     pa.types.is_float64,
-    pa.types.is_decimal128,
     pa.types.is_boolean,
     pa.types.is_string,
     pa.types.is_binary,
     pa.types.is_date32,
 )
-_INSTEAD = {
-    "uint8": "int16",
-    "uint16": "int32",
-    "uint32": "int64",
-    "uint64": "decimal128(20, 0)",
-    "halffloat": "float32",
-    "large_string": "string",
-    "string_view": "string",
-    "large_binary": "binary",
-    "binary_view": "binary",
-    "date64[ms]": "date32",
-}
+# What to use in place of a type that is not supported.
+_INSTEAD: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_uint8, "int16"),
+    (pa.types.is_uint16, "int32"),
+    (pa.types.is_uint32, "int64"),
+    (pa.types.is_uint64, "decimal128(20, 0)"),
+    (pa.types.is_float16, "float32"),
+    (pa.types.is_decimal, "decimal128 with 1 to 38 digits, 0 to all of them after the point"),
+    (pa.types.is_large_string, "string"),
+    (pa.types.is_string_view, "string"),
+    (pa.types.is_large_binary, "binary"),
+    (pa.types.is_binary_view, "binary"),
+    (pa.types.is_fixed_size_binary, "binary"),
+    (pa.types.is_date64, "date32"),
+    (pa.types.is_timestamp, "timestamp('us', tz='UTC')"),
+    (pa.types.is_time, "int64, or text"),
+    (pa.types.is_duration, "int64"),
+    (pa.types.is_large_list, "list"),
+    (pa.types.is_fixed_size_list, "list"),
+    (pa.types.is_dictionary, "the type of its values: settled objects use dictionaries by themselves"),
+    (pa.types.is_null, "the type that its values will have"),
+)
 
 
 def check_schema(schema: pa.Schema) -> pa.Schema:
@@ -69,26 +79,47 @@ def check_schema(schema: pa.Schema) -> pa.Schema:
         raise InvalidSchema(f"a schema must be a pyarrow.Schema, got {type(schema).__name__}", hint="pa.schema([...])")
     if not 1 <= len(schema) <= COLUMNS_MAX:
         raise InvalidSchema(f"a schema has 1 to {COLUMNS_MAX} columns, this one {len(schema)}", hint="split the stream")
+    fields = list(schema)
+    _check_names(fields)
+    checked = [pa.field(field.name, _checked_type(field.name, field.type, 1), field.nullable) for field in fields]
+    count = sum(_count_fields(field.type) for field in checked)
+    if count > COLUMNS_MAX:
+        raise InvalidSchema(
+            f"a schema has at most {COLUMNS_MAX} columns, the fields of structs among them, this one {count}",
+            hint="split the stream",
+        )
+    return pa.schema(checked)
+
+
+_NAME_RULE = "1 to 200 characters, not starting with '_', without blanks, control characters or any of ,;{}()=.`\""
+
+
+def _check_names(fields: list[pa.Field]) -> None:
+    """The names of columns, or of a struct's fields."""
     seen: dict[str, str] = {}
-    for field in schema:
-        _check_column_name(field.name, seen)
-        _check_type(field.name, field.type, 1)
-    _check_base64_names(list(schema))
-    return pa.schema([pa.field(f.name, f.type, f.nullable) for f in schema])
+    for name in (field.name for field in fields):
+        if not name or name.startswith("_") or len(name) > 200 or any(_unfit(letter) for letter in name):
+            raise InvalidSchema(f"column name {name[:200]!r} is not allowed", hint=_NAME_RULE)
+        other = seen.get(name.lower())
+        if other == name:
+            raise InvalidSchema(f"two columns are called {name!r}", hint="rename one")
+        if other is not None:
+            raise InvalidSchema(
+                f"columns {other!r} and {name!r} differ only in case", hint="Spark SQL ignores case: rename one"
+            )
+        seen[name.lower()] = name
+    for field in fields:
+        taken = seen.get(field.name.lower() + BASE64_SUFFIX)
+        if taken is not None and carries_bytes(field.type):
+            raise InvalidSchema(
+                f"column name {taken!r} is taken: in JSON, bytes of {field.name!r} that are not text stand under it",
+                hint="rename one of the two",
+            )
 
 
-def _check_column_name(name: str, seen: dict[str, str]) -> None:
-    if not name or name.startswith("_") or len(name) > 200 or any(ord(c) < 32 or c in ' ,;{}()\n\t=.`"' for c in name):
-        raise InvalidSchema(
-            f"column name {name!r} is not allowed",
-            hint="1 to 200 characters, not starting with '_', without blanks, control characters or any of ,;{}()=.`\"",
-        )
-    if name.lower() in seen:
-        raise InvalidSchema(
-            f"columns {seen[name.lower()]!r} and {name!r} differ only in case",
-            hint="Spark SQL ignores case: rename one",
-        )
-    seen[name.lower()] = name
+def _unfit(letter: str) -> bool:
+    """What breaks a column's name in SQL, in Parquet or on a screen."""
+    return not letter.isprintable() or letter in ' ,;{}()=.`"'
 
 
 def carries_bytes(kind: pa.DataType) -> bool:
@@ -100,40 +131,45 @@ def carries_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind))
 
 
-def _check_base64_names(fields: list[pa.Field]) -> None:
-    names = {field.name.lower(): field.name for field in fields}
-    for field in fields:
-        taken = names.get(field.name.lower() + BASE64_SUFFIX)
-        if taken is not None and carries_bytes(field.type):
-            raise InvalidSchema(
-                f"column name {taken!r} is taken: in JSON, bytes of {field.name!r} that are not text stand under it",
-                hint="rename one of the two",
-            )
-
-
-def _check_type(column: str, kind: pa.DataType, depth: int) -> None:
+def _checked_type(column: str, kind: pa.DataType, depth: int) -> pa.DataType:
+    """`kind` as Millpond writes it (inner names and annotations are the producer's and would come and go)."""
     if depth > DEPTH_MAX:
         raise InvalidSchema(f"column {column!r} nests deeper than {DEPTH_MAX}", hint="flatten it")
-    if any(test(kind) for test in _SUPPORTED) or kind == TIMESTAMP:
-        return
     if pa.types.is_list(kind):
-        _check_type(column, kind.value_type, depth + 1)
-    elif pa.types.is_map(kind):
-        _check_type(column, kind.key_type, depth + 1)
-        _check_type(column, kind.item_type, depth + 1)
-    elif pa.types.is_struct(kind):
-        if kind.num_fields == 0:
+        return pa.list_(pa.field("item", _checked_type(column, kind.value_type, depth + 1), kind.value_field.nullable))
+    if pa.types.is_map(kind):
+        if pa.types.is_nested(kind.key_type):
+            raise InvalidSchema(
+                f"column {column!r} has map keys of type {kind.key_type}", hint="a key is a plain value"
+            )
+        key = _checked_type(column, kind.key_type, depth + 1)
+        item = _checked_type(column, kind.item_type, depth + 1)
+        return pa.map_(key, pa.field("value", item, kind.item_field.nullable))
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        if not fields:
             raise InvalidSchema(f"column {column!r} is a struct without fields", hint="give it a field or drop it")
-        seen: dict[str, str] = {}
-        for index in range(kind.num_fields):
-            inner = kind.field(index)
-            _check_column_name(inner.name, seen)
-            _check_type(f"{column}.{inner.name}", inner.type, depth + 1)
-        _check_base64_names([kind.field(index) for index in range(kind.num_fields)])
-    else:
-        instead = _INSTEAD.get(str(kind), "timestamp('us', tz='UTC')" if pa.types.is_timestamp(kind) else "")
-        hint = f"use {instead}" if instead else "supported types are listed in docs/types.md"
-        raise InvalidSchema(f"column {column!r} has type {kind}, which streams do not support", hint=hint)
+        _check_names(fields)
+        inner = [(field, _checked_type(f"{column}.{field.name}", field.type, depth + 1)) for field in fields]
+        return pa.struct([pa.field(field.name, checked, field.nullable) for field, checked in inner])
+    if any(test(kind) for test in _SUPPORTED) or kind == TIMESTAMP or _is_spark_decimal(kind):
+        return kind
+    instead = next(
+        (f"use {name}" for test, name in _INSTEAD if test(kind)), "supported types are listed in docs/types.md"
+    )
+    raise InvalidSchema(f"column {column!r} has type {kind}, which streams do not support", hint=instead)
+
+
+def _is_spark_decimal(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal128(kind)) and 0 <= kind.scale <= kind.precision
+
+
+def _count_fields(kind: pa.DataType) -> int:
+    if pa.types.is_struct(kind):
+        return sum(_count_fields(kind.field(index).type) for index in range(kind.num_fields))
+    if pa.types.is_list(kind):
+        return _count_fields(kind.value_type)
+    return _count_fields(kind.item_type) if pa.types.is_map(kind) else 1
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
