@@ -29,8 +29,6 @@ FORMS = "a dict, a list of dicts, a pyarrow RecordBatch or Table, or a pandas Da
 
 def decode(codec: RowCodec, rows: Any, bytes_max: int = APPEND_BYTES_MAX) -> list[Row] | pa.RecordBatch:
     """Checked rows or a batch of the codec's schema; `InvalidRecord` or `TooLarge` if it is neither."""
-    if type(rows) is dict:
-        return [codec.validate_one(rows)]
     if isinstance(rows, pa.RecordBatch | pa.Table):
         return to_batch(codec.schema, rows, bytes_max=bytes_max)
     if isinstance(rows, list | tuple):

@@ -11,7 +11,7 @@ from millpond.ingest.decode import decode
 from millpond.ingest.route import route_batch, route_rows
 from millpond.log.engine import Part
 from millpond.model.definition import StreamDefinition
-from millpond.model.rows import codec_of
+from millpond.model.rows import Row, codec_of
 
 
 class Ingest:
@@ -28,11 +28,20 @@ class Ingest:
         """The parts of an append, ready for the log; none for no rows. `InvalidRecord` or `TooLarge` keep nothing."""
         if self.definition.raw:
             rows = raw.fill_rows(rows, now_micros)
+        if type(rows) is dict:
+            # The quick way of a single record: everything counts here.
+            return self._encoded([self._codec.validate_one(rows)])
         found = decode(self._codec, rows, self._bytes_max)
         if isinstance(found, list):
-            parts = route_rows(self.definition, self._codec, found, self._turn)
-            check_bytes(sum(len(part.encoded or b"") for part in parts), self._bytes_max)
-            return parts
+            return self._encoded(found)
         if self.definition.raw:
             found = raw.fill_batch(found, now_micros)
         return route_batch(self.definition, found, self._turn)
+
+    def _encoded(self, rows: list[Row]) -> list[Part]:
+        parts = route_rows(self.definition, self._codec, rows, self._turn)
+        if len(parts) == 1:
+            check_bytes(len(parts[0].encoded or b""), self._bytes_max)
+        else:
+            check_bytes(sum(len(part.encoded or b"") for part in parts), self._bytes_max)
+        return parts

@@ -29,6 +29,9 @@ NULL_HASH = 0x9E3779B97F4A7C15
 _MIX_1 = 0xFF51AFD7ED558CCD
 _MIX_2 = 0xC4CEB9FE1A85EC53
 _MASK = (1 << 64) - 1
+_words = struct.Struct("<Q").iter_unpack
+# What fills up the last word, by how many bytes are in it.
+_PADDING = [bytes(-count % 8) for count in range(8)]
 _U = np.uint64
 # What is kept of a word that has so many bytes left in it.
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
@@ -57,11 +60,11 @@ def _mix_all(words: Hashes) -> Hashes:
 
 def hash_bytes(value: bytes) -> int:
     """The hash of one string of bytes."""
-    state = 0
-    for at in range(0, len(value), 8):
-        state = (state ^ int.from_bytes(value[at : at + 8], "little")) * _MIX_1 & _MASK
+    state, length = 0, len(value)
+    for (word,) in _words(value + _PADDING[length & 7]):
+        state = (state ^ word) * _MIX_1 & _MASK
         state ^= state >> 32
-    return _mix(state ^ len(value))
+    return _mix(state ^ length)
 
 
 def hash_value(value: Any) -> int:
