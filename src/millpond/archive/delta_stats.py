@@ -31,7 +31,9 @@ def stats_json(rows: int, columns: Mapping[str, ColumnRange]) -> str:
             mins[name] = low
         if high is not None:
             maxs[name] = high
-    return json.dumps({"numRecords": rows, "minValues": mins, "maxValues": maxs, "nullCount": nulls}, allow_nan=False)
+    stats = {"numRecords": rows, "minValues": mins, "maxValues": maxs, "nullCount": nulls}
+    # Not as ASCII: deltalake decodes escaped surrogate pairs to other characters, and would skip objects by them.
+    return json.dumps(stats, allow_nan=False, ensure_ascii=False)
 
 
 def _expressible(value: Any) -> Any:
