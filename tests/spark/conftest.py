@@ -11,14 +11,11 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.model.units import Bytes, Seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 METERS = pa.schema([("vid", pa.string()), ("city", pa.string()), ("lat", pa.float64()), ("n", pa.int64())])
-# Never by itself: tests say when.
-BY_HAND = millpond.Settle(every=Seconds(86_400), bytes=Bytes(1 << 40))
 
 
 def readings(start: int, stop: int) -> list[dict[str, object]]:
@@ -28,7 +25,8 @@ def readings(start: int, stop: int) -> list[dict[str, object]]:
 
 @pytest.fixture
 def pond(pond_dir: Path) -> Iterator[millpond.Pond]:
-    with millpond.open(str(pond_dir)) as pond:
+    """Nothing settles or merges by itself."""
+    with millpond.open(str(pond_dir), background=False) as pond:
         yield pond
 
 
@@ -41,12 +39,12 @@ def meters(pond: millpond.Pond) -> millpond.Stream:
 @pytest.fixture(scope="module")
 def shared_meters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[millpond.Stream]:
     """As `meters`, one for all tests of a module: for those that only read."""
-    with millpond.open(str(tmp_path_factory.mktemp("shared") / "pond")) as pond:
+    with millpond.open(str(tmp_path_factory.mktemp("shared") / "pond"), background=False) as pond:
         yield create_meters(pond)
 
 
 def create_meters(pond: millpond.Pond) -> millpond.Stream:
-    stream = pond.create_stream("grid/meters", schema=METERS, keys=["vid"], streamlets=2, settle=BY_HAND)
+    stream = pond.create_stream("grid/meters", schema=METERS, keys=["vid"], streamlets=2)
     for start in (0, 100, 200):
         stream.append(readings(start, start + 100))
         stream.settle()

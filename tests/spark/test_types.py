@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import millpond
 from millpond.model.schema import TIMESTAMP
-from tests.spark.conftest import BY_HAND, METERS, readings
+from tests.spark.conftest import METERS, readings
 
 EVERYTHING = pa.schema(
     [
@@ -112,7 +112,7 @@ def of_spark(collected: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("half", ["live", "settled", "both"])
 def test_every_type_comes_back_the_same(spark: SparkSession, pond: millpond.Pond, half: str, zone: str) -> None:
     """Times go through pandas-free Arrow on one way and Parquet on the other: neither may shift them."""
-    stream = pond.create_stream("all", schema=EVERYTHING, settle=BY_HAND)
+    stream = pond.create_stream("all", schema=EVERYTHING)
     stream.append(rows()[:2] if half == "both" else rows())
     if half != "live":
         stream.settle()
@@ -150,7 +150,7 @@ def test_spark_sees_the_users_columns_then_the_systems(spark: SparkSession, mete
 
 
 def test_objects_from_before_a_column_was_added_read_as_null(spark: SparkSession, pond: millpond.Pond) -> None:
-    stream = pond.create_stream("grow", schema=METERS, settle=BY_HAND)
+    stream = pond.create_stream("grow", schema=METERS)
     stream.append(readings(0, 10))
     stream.settle()
     stream.append(readings(10, 15))
@@ -175,8 +175,8 @@ def test_objects_from_before_a_column_was_added_read_as_null(spark: SparkSession
 def test_any_path_may_hold_a_pond(spark: SparkSession, tmp_path: Path) -> None:
     # Left out: control characters, "%" and "\\", which deltalake cannot have in a path.
     odd = tmp_path / "a b+d#e?f&g=h,i;j'k\"l{n}o[p]q*r:s@t!u$v~w^x`y|ß水"
-    with millpond.open(str(odd)) as pond:
-        stream = pond.create_stream("grid/meters.v-1", schema=METERS, settle=BY_HAND)
+    with millpond.open(str(odd), background=False) as pond:
+        stream = pond.create_stream("grid/meters.v-1", schema=METERS)
         stream.append(readings(0, 10))
         stream.settle()
         stream.append(readings(10, 12))
@@ -184,7 +184,7 @@ def test_any_path_may_hold_a_pond(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_stream_without_a_schema_is_a_table_of_events(spark: SparkSession, pond: millpond.Pond) -> None:
-    stream = pond.create_stream("raw", settle=BY_HAND)
+    stream = pond.create_stream("raw")
     now = datetime(2024, 2, 29, 12, tzinfo=UTC)
     stream.append({"time": now, "headers": {"kind": "a"}, "body": b"\x00\xff"})
     stream.settle()

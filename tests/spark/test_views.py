@@ -1,0 +1,125 @@
+"""Streams as views, in step with the pond."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import millpond
+from millpond.spark import Attachment
+from tests.spark.conftest import METERS, readings
+
+
+def views(spark: SparkSession) -> set[str]:
+    return {table.name for table in spark.catalog.listTables() if table.isTemporary}
+
+
+def test_every_stream_is_a_view(spark: SparkSession, meters: millpond.Stream, pond: millpond.Pond) -> None:
+    attached = pond.attach(spark)
+    try:
+        assert attached.views == {"grid/meters": "grid_meters"}
+        (row,) = spark.sql("SELECT count(*) AS rows, sum(n) AS total FROM grid_meters WHERE n >= 290").collect()
+        assert (row["rows"], row["total"]) == (60, sum(range(290, 350)))
+    finally:
+        attached.detach()
+    assert "grid_meters" not in views(spark)
+
+
+def test_views_follow_their_streams(spark: SparkSession, meters: millpond.Stream, pond: millpond.Pond) -> None:
+    attached = pond.attach(spark)
+    try:
+        later = pond.create_stream("grid/bills", schema=METERS)
+        later.append(readings(0, 5))
+        assert spark.sql("SELECT count(*) FROM grid_bills").collect()[0][0] == 5
+
+        pond.alter_stream("grid/bills", schema=METERS.append(pa.field("paid", pa.bool_())))
+        later.append({**readings(5, 6)[0], "paid": True})
+        assert spark.sql("SELECT n FROM grid_bills WHERE paid").collect()[0][0] == 5
+
+        pond.drop_stream("grid/bills")
+        assert "grid_bills" not in views(spark)
+
+        pond.create_stream("grid/bills", schema=METERS)
+        assert spark.sql("SELECT count(*) FROM grid_bills").collect()[0][0] == 0
+        assert "paid" not in spark.table("grid_bills").columns
+    finally:
+        attached.detach()
+
+
+def test_a_view_sees_what_settles_after_it_was_made(
+    spark: SparkSession, meters: millpond.Stream, pond: millpond.Pond
+) -> None:
+    """Re-attaching is not needed: the objects are those of the newest version."""
+    attached = pond.attach(spark)
+    try:
+        for stop in (360, 370):
+            meters.append(readings(stop - 10, stop))
+            meters.settle()
+            assert spark.sql("SELECT count(DISTINCT n) FROM grid_meters").collect()[0][0] == stop
+            found = millpond.spark.last_query(spark)
+            assert (found.objects_total, found.rows_live) == (len(meters.snapshot().settled.objects), 0)
+    finally:
+        attached.detach()
+
+
+def test_attaching_again_changes_nothing(spark: SparkSession, meters: millpond.Stream, pond: millpond.Pond) -> None:
+    first, second = pond.attach(spark), pond.attach(spark)
+    assert first.views == second.views
+    assert spark.sql("SELECT count(*) FROM grid_meters").collect()[0][0] == 350
+    second.detach()
+    first.detach()
+
+
+def test_streams_whose_views_would_share_a_name_get_two(spark: SparkSession, pond: millpond.Pond) -> None:
+    older = pond.create_stream("a/b", schema=METERS)
+    younger = pond.create_stream("A.b", schema=METERS)
+    older.append(readings(0, 1))
+    younger.append(readings(0, 2))
+    attached = pond.attach(spark)
+    try:
+        other = f"A_b_{younger.definition.id}"
+        assert attached.views == {"a/b": "a_b", "A.b": other}
+        assert spark.sql("SELECT count(*) FROM a_b").collect()[0][0] == 1
+        assert spark.sql(f"SELECT count(*) FROM {other}").collect()[0][0] == 2
+    finally:
+        attached.detach()
+
+
+def test_the_ponds_own_streams_are_no_views(spark: SparkSession, pond: millpond.Pond) -> None:
+    attached = pond.attach(spark)
+    assert attached.views == {}
+    attached.detach()
+
+
+def test_a_detached_session_no_longer_follows(spark: SparkSession, pond: millpond.Pond) -> None:
+    attached: Attachment = pond.attach(spark)
+    attached.detach()
+    pond.create_stream("after/all", schema=METERS)
+    assert "after_all" not in views(spark)
+
+
+def test_a_session_in_trouble_does_not_disturb_the_pond(
+    spark: SparkSession, pond: millpond.Pond, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    attached = pond.attach(spark)
+    try:
+        monkeypatch.setattr("millpond.spark.planner.SessionPlanner.frame", lambda *_: 1 / 0)
+        assert pond.create_stream("still/created", schema=METERS).append(readings(0, 1))
+        assert "could not follow" in caplog.text
+    finally:
+        monkeypatch.undo()
+        attached.detach()
+
+
+def test_a_pond_that_was_reopened_serves_frames_made_before(spark: SparkSession, pond_dir: object) -> None:
+    with millpond.open(str(pond_dir), background=False) as pond:
+        stream = pond.create_stream("grid/meters", schema=METERS)
+        stream.append(readings(0, 10))
+        stream.settle()
+        stream.append(readings(10, 20))
+        frame = stream.to_spark(spark)
+        assert frame.count() == 20
+    with millpond.open(str(pond_dir), background=False) as pond:
+        pond.stream("grid/meters").to_spark(spark)
+        assert frame.count() == 20
