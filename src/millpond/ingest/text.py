@@ -1,8 +1,8 @@
 """Records from and to byte streams: newline-delimited JSON, CSV, Arrow IPC. What the CLI and other doors pipe through.
 
 Readers yield batches of the stream's schema as the input arrives and never hold all of it; each is ready for an append.
-A batch is yielded for what one read of the source gave, so that a slow pipe is followed without delay and a fast one in
-large batches. An error names the line; what was yielded before it was good.
+For JSON, a batch is what one read of the source gave, so that a slow pipe is followed without delay and a fast one in
+large batches; CSV is parsed in blocks of some megabytes. An error names the line; what was yielded before it was good.
 """
 
 from __future__ import annotations
