@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from millpond import query
@@ -172,7 +173,7 @@ class Stream:
             boundary=dict(snapshot.boundary),
             head=dict(snapshot.heads),
             rows_live=sum(len(offsets) for offsets in snapshot.live.values()),
-            rows_settled=int(objects.rows.sum()),
+            rows_settled=int(np.maximum(objects.rows, 0).sum()),  # -1 where nobody knows
             bytes_live=self._log.bytes_live(definition.id),
             bytes_settled=int(objects.sizes.sum()),
             objects=len(objects),
