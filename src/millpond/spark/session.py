@@ -1,8 +1,8 @@
 """A Spark session of this machine's own, for those who have none: the command line and the demonstration.
 
 It is bound to loopback, keeps its files in a directory of the caller's, and is silent: what the JVM has to say goes to
-a log file there, whose end is shown if Spark does not start. `query` turns an SQL text into Arrow, and Spark's complaint about
-the text into an `InvalidInput`.
+a log file there, whose end is shown if Spark does not start. `query` turns an SQL text into Arrow, and Spark's
+complaint about the text into an `InvalidInput`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def local_session(scratch: Path, *, cores: int | None = None, memory: str = "2g"
 
     `scratch`: where Spark may keep files; it is the caller's to remove. `cores`: None means all of them."""
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
-        raise SparkUnavailable("Spark needs Java, and there is none", hint="install Java 17, e.g. openjdk-17-jre-headless")
+        raise SparkUnavailable(
+            "Spark needs Java, and there is none", hint="install Java 17, e.g. openjdk-17-jre-headless"
+        )
     scratch.mkdir(parents=True, exist_ok=True)
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
@@ -82,7 +84,9 @@ def query(spark: SparkSession, text: str, limit: int | None = None) -> pa.Table:
         return (frame if limit is None else frame.limit(limit)).toArrow()
     except (AnalysisException, ParseException) as error:
         reason = str(error).strip().split("\n\nJVM stacktrace")[0]
-        raise InvalidInput(reason, hint="a stream is a view: grid/meters is grid_meters; SHOW VIEWS lists them") from None
+        raise InvalidInput(
+            reason, hint="a stream is a view: grid/meters is grid_meters; SHOW VIEWS lists them"
+        ) from None
 
 
 @contextlib.contextmanager

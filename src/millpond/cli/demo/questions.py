@@ -1,0 +1,74 @@
+"""What the demonstration asks Spark, over live and settled records as one table, and what each question cost."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.cli.demo.town import moment
+
+VIEW = "demo_meters"
+# Wednesday's evening peak, one hour of one town: a small part of the week.
+NARROW_TOWN = "Nice"
+NARROW_HOURS = (2 * 24 + 19, 2 * 24 + 20)
+
+COUNT = f"SELECT count(*) AS records FROM {VIEW}"
+BY_TOWN = f"""\
+SELECT city, count(DISTINCT vid) AS meters, round(avg(temp), 1) AS celsius, round(avg(load), 3) AS kilowatts
+FROM {VIEW} GROUP BY city ORDER BY kilowatts DESC"""
+CURVE = f"""\
+SELECT date_trunc('hour', date) AS hour, avg(load) AS kilowatts, avg(temp) AS celsius
+FROM {VIEW} GROUP BY 1 ORDER BY 1"""
+BY_METER = f"SELECT first(lat) AS lat, first(lon) AS lon, avg(load) AS kilowatts FROM {VIEW} GROUP BY vid"
+
+
+def narrow() -> str:
+    """One hour of one town."""
+    first, last = (f"TIMESTAMP '{moment(hours):%Y-%m-%d %H:%M:%S}'" for hours in NARROW_HOURS)
+    return (
+        f"SELECT count(*) AS readings, round(avg(load), 3) AS kilowatts, round(min(temp), 1) AS coldest FROM {VIEW}\n"
+        f"WHERE city = '{NARROW_TOWN}' AND date >= {first} AND date < {last}"
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A result and what it took."""
+
+    table: pa.Table
+    seconds: float
+    objects_read: int
+    objects_total: int
+    bytes_read: int
+    bytes_total: int
+    rows_live: int
+    skipped_by: dict[str, int]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.table.to_pylist()
+        return found
+
+
+def ask(spark: Any, text: str) -> Answer:
+    """Run a query in a Spark session and keep its figures."""
+    from millpond.spark import last_query
+    from millpond.spark.session import query
+
+    began = time.monotonic()
+    table = query(spark, text)
+    seconds = time.monotonic() - began
+    figures = last_query(spark)
+    return Answer(
+        table,
+        seconds,
+        figures.objects_read,
+        figures.objects_total,
+        figures.bytes_read,
+        figures.bytes_total,
+        figures.rows_live,
+        dict(figures.skipped_by),
+    )

@@ -1,0 +1,71 @@
+"""Exit codes: what a script can tell from how a command ended. Errors are mapped by their code, not their class.
+
+A code that is released keeps its number. `docs/cli.md` carries the same table, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from millpond.errors import MillpondError
+
+
+class Exit(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    INTERNAL = 1
+    INVALID = 2
+    NOT_FOUND = 3
+    UNAVAILABLE = 4
+    BACKPRESSURE = 5
+    DAMAGED = 6
+    INTERRUPTED = 130
+
+
+MEANING = {
+    Exit.OK: "done",
+    Exit.INTERNAL: "an error in Millpond itself",
+    Exit.INVALID: "the command, its options or its input are wrong; the same again changes nothing",
+    Exit.NOT_FOUND: "there is no such pond, stream or offset",
+    Exit.UNAVAILABLE: "locked by another process, or something it needs is not there (Spark, a disk, a newer version)",
+    Exit.BACKPRESSURE: "no room at the moment: wait and try again",
+    Exit.DAMAGED: "bytes on disk are not what was written, or `verify` or `doctor` found something wrong",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C; what was acknowledged is safe",
+}
+
+EXIT_OF = {
+    "error": Exit.INTERNAL,
+    "invalid-input": Exit.INVALID,
+    "invalid-name": Exit.INVALID,
+    "invalid-schema": Exit.INVALID,
+    "invalid-record": Exit.INVALID,
+    "invalid-predicate": Exit.INVALID,
+    "invalid-value": Exit.INVALID,
+    "too-large": Exit.INVALID,
+    "stream-exists": Exit.INVALID,
+    "stale-sequence": Exit.INVALID,
+    "stream-not-found": Exit.NOT_FOUND,
+    "offset-gone": Exit.NOT_FOUND,
+    "unavailable": Exit.UNAVAILABLE,
+    "pond-locked": Exit.UNAVAILABLE,
+    "pond-closed": Exit.UNAVAILABLE,
+    "journal-closed": Exit.UNAVAILABLE,
+    "settle-failed": Exit.UNAVAILABLE,
+    "settle-conflict": Exit.UNAVAILABLE,
+    "spark-unavailable": Exit.UNAVAILABLE,
+    "format-too-new": Exit.UNAVAILABLE,
+    "backpressure": Exit.BACKPRESSURE,
+    "memory-full": Exit.BACKPRESSURE,
+    "disk-full": Exit.BACKPRESSURE,
+    "damaged": Exit.DAMAGED,
+}
+
+
+def exit_of(error: MillpondError) -> Exit:
+    """The exit code of an error; one whose code is not in the table is of the kind its base class is."""
+    for kind in type(error).__mro__:
+        code = EXIT_OF.get(getattr(kind, "code", ""))
+        if code is not None:
+            return code
+    return Exit.INTERNAL

@@ -1,0 +1,240 @@
+"""Commands about what there is: init, create, streams, describe, alter, drop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millpond.cli.session import session_of
+from millpond.errors import InvalidValue
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from millpond.model.definition import Settle
+    from millpond.pond.stream import Stream
+
+StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="the name of a stream, e.g. grid/meters")]
+
+
+def init(
+    context: typer.Context,
+    directory: Annotated[Path | None, typer.Argument(help="where; the same as --pond")] = None,
+) -> None:
+    """Make a pond: a directory for streams.
+
+    \b
+    Example:
+      millpond init ./pond
+    """
+    from millpond.pond.opening import open_pond
+
+    session = session_of(context)
+    path = directory or session.path
+    made = not (path / "pond.json").exists()
+    with open_pond(path, background=False) as pond:
+        status = pond.status()
+    session.output.say(f"{'made' if made else 'there already:'} {status.path}")
+    if session.output.json:
+        session.output.one({"path": status.path, "id": status.id, "made": made})
+
+
+def create(
+    context: typer.Context,
+    name: StreamName,
+    schema: Annotated[str | None, typer.Option(help='columns and types, e.g. "vid string, temp double"')] = None,
+    schema_file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="the same from a file, or as JSON")
+    ] = None,
+    like: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="guess from data: NDJSON, CSV or Arrow")
+    ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="no schema: events of time, headers, body")] = False,
+    key: Annotated[list[str] | None, typer.Option(help="a column to look up by; the first is the primary key")] = None,
+    event_time: Annotated[str | None, typer.Option(help="the column that says when it happened")] = None,
+    streamlets: Annotated[int, typer.Option(help="in how many parts, by the primary key's hash")] = 1,
+    durability: Annotated[str, typer.Option(help="when an append is acknowledged: disk, os or memory")] = "disk",
+    settle_every: Annotated[str, typer.Option(help="settle after so much time")] = "60s",
+    settle_bytes: Annotated[str, typer.Option(help="settle when so much is live")] = "128MB",
+    no_settle: Annotated[bool, typer.Option("--no-settle", help="never archive it")] = False,
+    partition: Annotated[str, typer.Option(help="how much time one archive directory covers")] = "1d",
+    memory: Annotated[str | None, typer.Option(help="how much of it may be held in memory")] = None,
+    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="do nothing if it is there already")] = False,
+) -> None:
+    """Create a stream.
+
+    \b
+    Examples:
+      millpond create grid/meters --schema "vid string, city string, temp double, date timestamp" \\
+          --key vid --key city --event-time date --streamlets 4
+      millpond create grid/meters --like readings.ndjson --key vid
+      millpond create web/hooks --raw
+    """
+    from millpond.model.definition import Settle, check_durability
+
+    session = session_of(context)
+    columns = _schema(schema, schema_file, like, raw)
+    when: Settle | None = None if no_settle else Settle(every=settle_every, bytes=settle_bytes)
+    with session.open() as pond:
+        stream = pond.create_stream(
+            name,
+            columns,
+            keys=key or (),
+            event_time=event_time,
+            streamlets=streamlets,
+            durability=check_durability(durability),
+            settle=when,
+            partition=partition,
+            memory=memory,
+            exist_ok=exist_ok,
+        )
+        described = description(stream)
+    session.output.say(f"created {name}: {described['schema']}")
+    if session.output.json:
+        session.output.one(described)
+
+
+def _schema(text: str | None, file: Path | None, like: Path | None, raw: bool) -> pa.Schema | None:
+    given = [option for option in (text, file, like, raw or None) if option is not None]
+    if len(given) != 1:
+        raise InvalidValue(
+            f"{len(given) or 'none'} of --schema, --schema-file, --like and --raw given", hint="give exactly one"
+        )
+    if raw:
+        return None
+    from millpond.cli.schema_text import parse_schema, parse_schema_file
+
+    if text is not None:
+        return parse_schema(text)
+    if file is not None:
+        return parse_schema_file(file.read_text())
+    from millpond.cli.likeness import schema_like
+
+    assert like is not None
+    return schema_like(like)
+
+
+def description(stream: Stream) -> dict[str, Any]:
+    """What a stream is, as it was created and altered."""
+    from millpond.cli.schema_text import schema_text, type_text
+
+    definition = stream.definition
+    settle = definition.settle
+    return {
+        "name": definition.name,
+        "id": definition.id,
+        "raw": definition.raw,
+        "schema": schema_text(definition.schema),
+        "columns": [
+            {"name": field.name, "type": type_text(field.type), "nullable": field.nullable}
+            for field in definition.schema
+        ],
+        "keys": list(definition.keys),
+        "event_time": definition.event_time,
+        "streamlets": definition.streamlets,
+        "durability": definition.durability,
+        "settle_every_seconds": settle.every_seconds if settle else None,
+        "settle_bytes": settle.bytes_live if settle else None,
+        "partition_seconds": definition.partition_seconds,
+        "memory_bytes": definition.memory_bytes,
+        "schema_version": definition.schema_version,
+        "generation": definition.generation,
+        "archive": stream.archive.root,
+    }
+
+
+def streams(context: typer.Context) -> None:
+    """List the streams.
+
+    \b
+    Example:
+      millpond streams --json | jq -r .name
+    """
+    session = session_of(context)
+    with session.open() as pond:
+        listed = [_listed(stream) for stream in pond.streams()]
+    session.output.several(listed, ["name", "records", "streamlets", "keys", "schema"])
+    if not listed:
+        session.output.say("no streams yet; millpond create makes one")
+
+
+def _listed(stream: Stream) -> dict[str, Any]:
+    status, described = stream.status(), description(stream)
+    return {
+        "name": described["name"],
+        "records": status.rows_live + status.rows_settled,
+        "streamlets": described["streamlets"],
+        "durability": described["durability"],
+        "keys": described["keys"],
+        "event_time": described["event_time"],
+        "schema": described["schema"],
+    }
+
+
+def describe(context: typer.Context, name: StreamName) -> None:
+    """Show what a stream is: columns, keys, when it settles.
+
+    \b
+    Example:
+      millpond describe grid/meters
+    """
+    session = session_of(context)
+    with session.open() as pond:
+        described = description(pond.stream(name))
+    if session.output.json:
+        session.output.one(described)
+    else:
+        columns = described.pop("columns")
+        described.pop("schema")
+        session.output.one(described)
+        session.output.several(columns, ["name", "type", "nullable"])
+
+
+def alter(
+    context: typer.Context,
+    name: StreamName,
+    add: Annotated[str, typer.Option(help='columns to add, e.g. "humidity double, tags array<string>"')],
+) -> None:
+    """Add columns to a stream. They are null in the records that are there.
+
+    \b
+    Example:
+      millpond alter grid/meters --add "humidity double"
+    """
+    import pyarrow as pa
+
+    from millpond.cli.schema_text import parse_schema
+
+    session = session_of(context)
+    with session.open() as pond:
+        added = parse_schema(add)
+        stream = pond.alter_stream(name, pa.schema([*pond.stream(name).schema, *added]))
+        described = description(stream)
+    session.output.say(f"{name}: {described['schema']}")
+    if session.output.json:
+        session.output.one(described)
+
+
+def drop(
+    context: typer.Context,
+    name: StreamName,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> None:
+    """Drop a stream and everything it holds, live and settled. This cannot be undone.
+
+    \b
+    Example:
+      millpond drop grid/meters --yes
+    """
+    session = session_of(context)
+    with session.open() as pond:
+        status = pond.stream(name).status()
+        records = status.rows_live + status.rows_settled
+        if not yes:
+            typer.confirm(f"drop {name} with {records:,} records?", abort=True, err=True)
+        pond.drop_stream(name)
+    session.output.say(f"dropped {name} with {records:,} records")
+    if session.output.json:
+        session.output.one({"dropped": name, "records": records})
