@@ -27,6 +27,7 @@ from millpond.model.predicate import (
     Predicate,
     StartsWith,
     Unknown,
+    columns_of,
 )
 
 NAN, INF = math.nan, math.inf
@@ -94,10 +95,12 @@ PATTERNS = ["", "%", "a", "a%", "a_c", "%c", "_", "a\\%c", "a\\_%", "%b%", "__",
 
 
 @st.composite
-def tables(draw: st.DrawFn, rows_max: int = 8) -> pa.RecordBatch:
+def tables(draw: st.DrawFn, columns: frozenset[str] | None = None, rows_max: int = 8) -> pa.RecordBatch:
+    """Some rows of those columns (all, if none are named)."""
     rows = draw(st.integers(0, rows_max))
-    columns = []
-    for field in SCHEMA:
+    fields = [field for field in SCHEMA if columns is None or field.name in columns]
+    arrays = []
+    for field in fields:
         if field.name == "z":
             inner = st.fixed_dictionaries(
                 {"n": st.none() | st.sampled_from(VALUES["n"]), "s": st.none() | st.sampled_from(TEXTS)}
@@ -107,8 +110,15 @@ def tables(draw: st.DrawFn, rows_max: int = 8) -> pa.RecordBatch:
             # A few values per column, so that objects differ and constants and all-null columns happen.
             pool = draw(st.lists(st.sampled_from([None, *VALUES[field.name]]), min_size=1, max_size=3))
             value = st.sampled_from(pool)
-        columns.append(pa.array(draw(st.lists(value, min_size=rows, max_size=rows)), field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        arrays.append(pa.array(draw(st.lists(value, min_size=rows, max_size=rows)), field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, unknown: bool = False) -> tuple[Predicate, pa.RecordBatch]:
+    """A predicate, and a table of the columns it names: drawing all of them would take most of the time."""
+    predicate = draw(predicates(unknown=unknown))
+    return predicate, draw(tables(columns_of(predicate) | {"n"}))
 
 
 OPS = st.sampled_from(["=", "!=", "<", "<=", ">", ">=", "<=>"])
@@ -181,15 +191,15 @@ def slow(predicate: Predicate, row: dict[str, Any], unknown: bool | None = None)
         case IsNull(column):
             return fetch(row, column) is None
         case Compare(op, column, value):
-            return compare(op, type_name(column), fetch(row, column), None, value)
+            return compare(op, type_name(column), fetch(row, column), value)
         case CompareColumns(op, left, right):
-            return compare(op, type_name(left), fetch(row, left), type_name(right), fetch(row, right))
+            return compare(op, type_name(left), fetch(row, left), fetch(row, right))
         case In(column, values):
             if any(isinstance(value, float) for value in values):
                 values = tuple(float(v) if type(v) in (int, Decimal) else v for v in values)
             moments = any(isinstance(value, dt.datetime) for value in values)
             name = "t" if column == "day" and moments else type_name(column)
-            answers = [compare("=", name, fetch(row, column), None, value) for value in values]
+            answers = [compare("=", name, fetch(row, column), value) for value in values]
             return True if True in answers else None if None in answers else False
         case StartsWith(column, prefix):
             text = fetch(row, column)
@@ -211,10 +221,10 @@ def type_name(column: str | tuple[str, ...]) -> str:
     return column if isinstance(column, str) else column[-1]
 
 
-def compare(op: str, name: str, left: Any, other: str | None, right: Any) -> bool | None:
+def compare(op: str, name: str, left: Any, right: Any) -> bool | None:
     if left is None or right is None:
         return (left is None and right is None) if op == "<=>" else None
-    a, b = keys(name, left, other, right)
+    a, b = keys(name, left, right)
     return {
         "=": a == b,
         "<=>": a == b,
@@ -226,11 +236,11 @@ def compare(op: str, name: str, left: Any, other: str | None, right: Any) -> boo
     }[op]
 
 
-def keys(name: str, left: Any, other: str | None, right: Any) -> tuple[Any, Any]:
+def keys(name: str, left: Any, right: Any) -> tuple[Any, Any]:
     """Both sides in the type that Spark would compare them in."""
     if KIND.get(name) == "number":
         if isinstance(left, float) or isinstance(right, float):
-            return double(name, left), double(other, right)
+            return double(left), double(right)
         return Fraction(left), Fraction(right)
     if KIND.get(name) == "time":
         if isinstance(right, str):
@@ -243,9 +253,7 @@ def keys(name: str, left: Any, other: str | None, right: Any) -> tuple[Any, Any]
     return left, right
 
 
-def double(name: str | None, value: Any) -> tuple[bool, float]:
-    if name == "d":  # Spark: the unscaled long, divided
-        value = float(int(value.scaleb(2))) / 100.0
+def double(value: Any) -> tuple[bool, float]:
     value = float(value)
     return (True, 0.0) if math.isnan(value) else (False, value)
 

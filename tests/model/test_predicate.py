@@ -203,6 +203,15 @@ def test_large_integers_compare_with_decimals_exactly_and_with_doubles_as_spark_
     assert matches(pa.int64(), values, Compare("<", "a", float(BIG + 2))) == [True, True, False, False]
 
 
+@pytest.mark.parametrize("digits", [18, 38])
+def test_decimals_compare_with_doubles_by_the_nearest_double(digits: int) -> None:
+    """As measured in Spark: not by dividing the unscaled number as a double, which rounds twice."""
+    value = Decimal("537666554764512.283")
+    assert float(537666554764512283) / 1000.0 == 537666554764512.25
+    assert matches(pa.decimal128(digits, 3), [value], Compare("=", "a", 537666554764512.3)) == [True]
+    assert matches(pa.decimal128(digits, 3), [value], Compare("=", "a", 537666554764512.25)) == [False]
+
+
 def test_nan_is_equal_to_itself_and_greater_than_everything() -> None:
     values = [1.0, math.nan, math.inf, None]
     assert matches(pa.float64(), values, Compare("=", "a", math.nan)) == [False, True, False, False]

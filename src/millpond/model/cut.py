@@ -31,8 +31,6 @@ from millpond.model.literal import Value, as_double, parse_date, parse_timestamp
 
 # Every integer up to here is a double of its own.
 _DOUBLE_EXACT = 2**53
-# Spark keeps decimals of up to 18 digits as a long, and turns them into doubles by one division.
-_COMPACT_DIGITS = 18
 
 
 Time = TypeVar("Time", date, datetime)
@@ -117,8 +115,8 @@ def _decimal(kind: pa.DataType, value: int | float | Decimal) -> Cut:
     """Decimals are counted in units of their last digit."""
     high, unit = 10**kind.precision - 1, 10**kind.scale
     if isinstance(value, float):
-        compact = kind.precision <= _COMPACT_DIGITS
-        found = _search(-high, high, value, lambda n: float(n) / float(unit) if compact else n / unit)
+        # Division of Python's integers is rounded once, to the nearest double, like Spark's cast.
+        found = _search(-high, high, value, lambda n: n / unit)
     else:
         # Not Decimal arithmetic: that rounds to the context's 28 digits.
         scaled = Fraction(value) * unit
