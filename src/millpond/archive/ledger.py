@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from millpond.archive.checksums import checksum
 from millpond.archive.commit_file import (
@@ -49,7 +50,7 @@ from millpond.archive.repair import repair_log
 from millpond.archive.state import TableState, app_id, changed_digest, load_state, objects_digest, state_text
 from millpond.archive.table import UNREADABLE, Added, DeltaLog, Removed
 from millpond.clock import Clock
-from millpond.errors import Damaged, SettleFailed
+from millpond.errors import Damaged, MillpondError, SettleFailed, Unavailable
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import Boundary
 from millpond.model.schema import stored_schema
@@ -115,6 +116,7 @@ class Ledger:
             self._app_ids,
             None,
             [*warnings, *loaded.warnings],
+            self._count_rows,
         )
 
     def refresh(self) -> TableState | None:
@@ -140,6 +142,7 @@ class Ledger:
             self._app_ids,
             None if before is None else before.boundary,
             [*(() if before is None else before.warnings), *loaded.warnings],
+            self._count_rows,
         )
         return self.state
 
@@ -298,6 +301,13 @@ class Ledger:
         except (Torn, Mangled) as error:
             raise Damaged(f"{path}: {error}", hint="open the pond again: a torn newest commit is set aside") from error
 
+    def _count_rows(self, path: str) -> int:
+        data = self._storage.read(posixpath.join(self.root, path))
+        try:
+            return int(pq.read_metadata(pa.BufferReader(data)).num_rows)
+        except pa.ArrowException as error:
+            raise Damaged(f"{path} is not a readable Parquet object: {error}", hint="run `millpond verify`") from error
+
     def _commit_path(self, version: int) -> str:
         return posixpath.join(self.root, LOG_DIRECTORY, commit_name(version))
 
@@ -314,8 +324,10 @@ class Ledger:
             raise SettleFailed(f"{self.root} has no table yet", hint="settle first")
         return self.state
 
-    def _unreadable(self, error: Exception) -> Damaged:
+    def _unreadable(self, error: Exception) -> MillpondError:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if isinstance(error, OSError):
+            return Unavailable(f"{self.root} cannot be reached: {first}", hint="look at the disk, then try again")
         return Damaged(
             f"the Delta log of {self.root} cannot be read: {first}",
             hint="restore `_delta_log` from a backup; nothing was changed here",

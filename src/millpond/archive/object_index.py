@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from millpond.archive.index.entries import BASE_FIELDS, BLOCKS, BYTES, PATH, ROWS
 from millpond.archive.index.minmax import entry_fields, stats_of
-from millpond.archive.objects import parse_name
+from millpond.archive.objects import NAME_NUMBERS
 from millpond.model.predicate import Predicate
 from millpond.model.prune import Pruning, may_match
 from millpond.model.stats import Stats
@@ -134,12 +134,10 @@ def _with_columns(entries: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _in_block_order(objects: pa.Table) -> pa.Table:
     """Oldest block first. Objects that another engine wrote come first of all."""
-    names = [parse_name(path) for path in objects.column(PATH).to_pylist()]
-    blocks = [-1 if name is None else name.block for name in names]
-    buckets = [-1 if name is None else name.bucket for name in names]
-    keyed = objects.append_column("block", pa.array(blocks, pa.int64())).append_column(
-        "bucket", pa.array(buckets, pa.int64())
-    )
+    numbers = pc.extract_regex(objects.column(PATH), pattern=NAME_NUMBERS)
+    keyed = objects
+    for key in ("block", "bucket"):
+        keyed = keyed.append_column(key, pc.fill_null(pc.struct_field(numbers, key).cast(pa.int64()), -1))
     order = [("block", "ascending"), ("bucket", "ascending"), (PATH, "ascending")]
     return keyed.sort_by(order).select(objects.schema.names)
 

@@ -45,6 +45,8 @@ _SAMPLE_RUN_ROWS = 1_024
 _SAMPLE_REPEATS = 8
 
 _NAME = re.compile(r"g(\d{5})/(-?\d+)\.(\d+)/b(\d{4,})-(\d{12})-([0-9a-f]{8})\.parquet\Z")
+# The same for a column of paths at once: where a path is one of ours, and the numbers in its last part.
+NAME_NUMBERS = r"^g\d{5}/-?\d+\.\d+/b(?P<bucket>\d{4,18})-(?P<block>\d{12})-[0-9a-f]{8}\.parquet$"
 
 
 @dataclass(frozen=True, slots=True)

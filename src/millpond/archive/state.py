@@ -12,14 +12,15 @@ with the stream's.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.archive.commit_file import CommitFile
 from millpond.archive.object_index import ObjectIndex
-from millpond.archive.objects import parse_name
+from millpond.archive.objects import NAME_NUMBERS
 from millpond.archive.table import DeltaLog
 from millpond.errors import Damaged
 from millpond.model.definition import StreamDefinition
@@ -71,14 +72,16 @@ def load_state(
     app_ids: Sequence[str],
     boundary: Mapping[int, int] | None,
     warnings: Sequence[str],
+    count_rows: Callable[[str], int],
 ) -> TableState:
     """The state at the handle's version. `commits`: the newest ones, parsed; `boundary`: what it was before them,
-    None if not known."""
+    None if not known; `count_rows`: the rows of an object of which the log does not tell."""
     found = delta.objects()
     digest = objects_digest(zip(*(found.column(name).to_pylist() for name in ("path", "bytes", "rows")), strict=True))
     boundary = _boundary(delta, commits, app_ids, boundary)
     warnings = [*warnings, *_check(delta.version, commits.get(delta.version), digest, app_ids, boundary)]
-    objects = ObjectIndex.align(_of_generation(found, definition), entries, stored_schema(definition.schema))
+    mine = _counted(_of_generation(found, definition), count_rows)
+    objects = ObjectIndex.align(mine, entries, stored_schema(definition.schema))
     return TableState(delta.version, boundary, objects, digest, tuple(warnings))
 
 
@@ -113,6 +116,18 @@ def _check(
 
 def _of_generation(objects: pa.Table, definition: StreamDefinition) -> pa.Table:
     """Objects of other generations are on their way out; those of other engines have none and count."""
-    names = map(parse_name, objects.column("path").to_pylist())
-    mine = [name is None or name.generation == definition.generation for name in names]
-    return objects.filter(pa.array(mine, pa.bool_()))
+    paths = objects.column("path")
+    foreign = pc.invert(pc.match_substring_regex(paths, pattern=NAME_NUMBERS))
+    return objects.filter(pc.or_(foreign, pc.starts_with(paths, pattern=f"g{definition.generation:05d}/")))
+
+
+def _counted(objects: pa.Table, count_rows: Callable[[str], int]) -> pa.Table:
+    """Actions of other engines may lack the number of rows; the object itself knows."""
+    rows = objects.column("rows")
+    if rows.null_count == 0:
+        return objects
+    paths = objects.column("path").to_pylist()
+    known = [
+        count_rows(path) if number is None else number for path, number in zip(paths, rows.to_pylist(), strict=True)
+    ]
+    return objects.set_column(objects.schema.get_field_index("rows"), "rows", pa.array(known, pa.int64()))

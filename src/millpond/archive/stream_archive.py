@@ -14,7 +14,6 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
-from millpond.model.findings import Finding
 from millpond.archive.ledger import Ledger
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.settle import SettleReport, add_columns, settle
@@ -25,6 +24,7 @@ from millpond.archive.writing import OBJECT_BYTES
 from millpond.clock import Clock
 from millpond.errors import SettleFailed
 from millpond.model.definition import StreamDefinition
+from millpond.model.findings import Finding
 from millpond.model.offsets import Boundary
 from millpond.model.schema import stored_schema
 from millpond.storage.protocol import Storage
@@ -97,6 +97,8 @@ class StreamArchive:
                 report = settle(self._storage, self._ledger, start, stop, batches, object_bytes=object_bytes)
             finally:
                 self._snapshot = self._take_snapshot()
+                # The allocator keeps what it was given for encoding, twice the size of what settled.
+                pa.default_memory_pool().release_unused()
             self._checkpoint_if_due()
             return report
 

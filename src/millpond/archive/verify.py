@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 
 from millpond.archive.checksums import block_checksums
 from millpond.archive.commit_file import LOG_DIRECTORY
-from millpond.model.findings import Finding
 from millpond.archive.index.minmax import MAX, MIN, NULLS
 from millpond.archive.objects import offset_ranges
 from millpond.archive.snapshot import SettledSnapshot
 from millpond.archive.table import UNREADABLE, DeltaLog
 from millpond.archive.verify_log import verify_log
 from millpond.errors import MillpondError
+from millpond.model.findings import Finding
 from millpond.model.schema import OFFSET, STREAMLET
 from millpond.model.stats import ColumnRange, collect_stats
 from millpond.storage.protocol import Storage

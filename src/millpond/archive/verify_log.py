@@ -18,9 +18,9 @@ from millpond.archive.commit_file import (
     commit_version,
     parse_commit,
 )
-from millpond.model.findings import Finding
 from millpond.archive.repair import TORN_DIRECTORY
 from millpond.archive.state import objects_digest, state_text
+from millpond.model.findings import Finding
 from millpond.storage.protocol import Storage
 
 _RESTORE = "restore it from a backup"
