@@ -149,6 +149,26 @@ def test_a_failed_sync_is_not_believed_by_a_later_one(root: Path) -> None:
     reopened_and_checked(root, work.recorder)
 
 
+def test_a_log_opened_after_a_failed_sync_does_not_build_on_what_the_disk_never_got(root: Path) -> None:
+    """I1: the next process reads the bytes of the failed sync from the cache, where they are marked as written."""
+    storage = FaultyStorage(LocalStorage(), root=root)
+    work = opened_workload(root, storage)
+    assert work.log is not None
+    work.append(METERS, {0: 2})
+    storage.fail(kind="sync")
+    with pytest.raises(JournalClosed):
+        work.append(METERS, {0: 2})
+    work.log.close()
+    following = storage.restarted()
+    again = LogWorkload(root / "pond", following, work.recorder)
+    again.log = open_log(root / "pond", following, work.recorder)
+    check(again.log, work.recorder)
+    again.append(METERS, {0: 2})
+    again.log.close()
+    following.power_cut(Variant.STRICT)
+    reopened_and_checked(root, work.recorder)
+
+
 @pytest.mark.parametrize("room", [0, 1, 79, 80, 200, 1_000, 20_000, 70_000])
 def test_a_full_disk_refuses_appends_and_nothing_else(root: Path, room: int) -> None:
     """Appends fail with DiskFull and leave nothing; reads and releases go on; with room back, appends work again."""

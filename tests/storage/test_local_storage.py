@@ -171,6 +171,18 @@ def test_files_of_others_can_be_synced(storage: LocalStorage, tmp_path: Path, sy
     assert syncs == [str(tmp_path / "file"), str(tmp_path)]
 
 
+@pytest.mark.parametrize("start", [0, 1, 1_048_576, 3_000_000])
+def test_rewriting_leaves_the_bytes_and_syncs_them(
+    storage: LocalStorage, tmp_path: Path, syncs: list[str], start: int
+) -> None:
+    path = tmp_path / "file"
+    content = bytes(n % 251 for n in range(3_000)) * 1_000
+    path.write_bytes(content)
+    storage.rewrite(str(path), start)
+    assert path.read_bytes() == content
+    assert syncs == [str(path)]
+
+
 def test_free_bytes_are_those_of_the_disk(storage: LocalStorage, tmp_path: Path) -> None:
     assert storage.free_bytes(str(tmp_path)) > 0
 

@@ -222,6 +222,21 @@ def test_a_failed_sync_loses_the_bytes_even_if_a_later_one_works(storage: Faulty
     assert (root / "log").read_bytes() == b"safe\0\0\0\0later"
 
 
+def test_bytes_of_a_failed_sync_are_durable_once_written_again(storage: FaultyStorage, root: Path) -> None:
+    log = storage.create_append(str(root / "log"))
+    storage.sync_directory(str(root))
+    log.write([b"safe"])
+    log.sync()
+    log.write([b"lost"])
+    storage.fail(kind="sync")
+    with pytest.raises(OSError, match="Input/output"):
+        log.sync()
+    following = storage.restarted()
+    following.rewrite(str(root / "log"), 4)
+    following.power_cut(Variant.STRICT)
+    assert (root / "log").read_bytes() == b"safelost"
+
+
 def test_files_of_others_are_lost_unless_synced(storage: FaultyStorage, root: Path) -> None:
     (root / "d").mkdir()
     for name in ("nothing", "bytes", "both"):

@@ -14,6 +14,8 @@ from millpond.storage.protocol import AppendFile, Buffer, FileLock
 
 # Linux accepts at most 1024 buffers (IOV_MAX) in one writev.
 _BUFFERS_PER_WRITE = 1024
+# A rewritten tail is usually less; a longer one does not take more memory.
+_REWRITE_BYTES = 1 << 20
 
 
 class LocalAppendFile:
@@ -118,6 +120,19 @@ class LocalStorage(ComposedStorage):
 
     def sync_file(self, path: str) -> None:
         self._sync_path(path, os.O_RDWR)
+
+    def rewrite(self, path: str, start: int) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            end = os.fstat(descriptor).st_size
+            while start < end:
+                piece = os.pread(descriptor, min(end - start, _REWRITE_BYTES), start)
+                if not piece:
+                    raise OSError(errno.EIO, f"{path} ends at {start} while it is written again")
+                start += os.pwrite(descriptor, piece, start)
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def sync_directory(self, path: str) -> None:
         self._sync_path(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -97,6 +97,12 @@ class Storage(Protocol):
         """fsync a file that somebody else wrote."""
         ...
 
+    def rewrite(self, path: str, start: int) -> None:
+        """Write a file's bytes from `start` on once more, in place, and sync them. For bytes that an earlier process
+        left: where a sync of theirs failed, reads still find them in the system's cache, but no later sync writes
+        them, because the system has marked them as written."""
+        ...
+
     def sync_directory(self, path: str) -> None:
         """fsync a directory: names made or removed in it are durable afterwards."""
         ...

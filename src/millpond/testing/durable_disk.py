@@ -119,6 +119,12 @@ class DurableDisk:
         if self._files[number].stamp is not None:
             self._files[number].stamp = _stamp(path)
 
+    def rewritten(self, path: str, start: int) -> None:
+        """A file's bytes from `start` on were written again and synced: what a failed sync lost is there again."""
+        file = self._files[self.known_number(path)]
+        file.lost = [(low, min(high, start)) for low, high in file.lost if low < start]
+        self.path_synced(path)
+
     def directory_synced(self, path: str) -> None:
         directory = self._know_directory(path)
         directory.entries = self._entries(path)

@@ -229,6 +229,14 @@ class FaultyStorage(FaultPlan, ComposedStorage):
                 self.disk.sync_failed(self.disk.known_number(path))
             raise
 
+    def rewrite(self, path: str, start: int) -> None:
+        def act() -> None:
+            self._inner.rewrite(path, start)
+            if self.disk:
+                self.disk.rewritten(path, start)
+
+        self.step("rewrite", path, act)
+
     def sync_directory(self, path: str) -> None:
         def act() -> None:
             self._inner.sync_directory(path)

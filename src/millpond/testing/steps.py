@@ -16,6 +16,7 @@ DURABLE_KINDS = frozenset(
         "write",
         "sync",
         "truncate",
+        "rewrite",
         "remove",
         "rename",
         "add_directory",
@@ -25,7 +26,7 @@ DURABLE_KINDS = frozenset(
         "lock",
     }
 )
-SYNC_KINDS = frozenset({"sync", "sync_file", "sync_directory"})
+SYNC_KINDS = frozenset({"sync", "sync_file", "sync_directory", "rewrite"})
 # Steps that need room on the disk.
 GROWING_KINDS = frozenset({"create", "write", "add_directory"})
 

@@ -120,8 +120,11 @@ class Journal:
             progress(done, total)
         self.files = [file for file, _ in found]
         if found and not found[-1][1].clean:
-            # What a killed process wrote last may be in the system's memory only. Nobody may see it before it is safe.
-            self._storage.sync_file(found[-1][0].path)
+            # What the last process wrote may be in the system's memory only and, if a sync of its failed, marked there
+            # as written. Nobody may see it before it is safe.
+            file, scanned = found[-1]
+            known = max((frame.synced for frame in scanned.frames), default=0)
+            self._storage.rewrite(file.path, known)
         return found
 
     def _cut_tail(self, file: JournalFile, scanned: Scan, data: memoryview) -> None:
