@@ -7,7 +7,8 @@ from what it vouches for, is moved there too as long as commit files can take it
 older commit that does not parse) is damage: the error names the file and nothing is touched.
 
 What is left is synced: a process that was killed may have left a commit that only the system's cache has, and the log
-will let go of records because of it.
+will let go of records because of it. The newest is written again for that: if a sync of it failed, the cache has it
+marked as written, and another sync would prove nothing.
 """
 
 from __future__ import annotations
@@ -137,8 +138,10 @@ class _Repair:
         self._found.set_aside.append(posixpath.relpath(target, self._root))
 
     def _sync(self, versions: list[int]) -> None:
-        for version in versions:
+        for version in versions[:-1]:
             self._storage.sync_file(posixpath.join(self._directory, commit_name(version)))
+        for version in versions[-1:]:
+            self._storage.rewrite(posixpath.join(self._directory, commit_name(version)), 0)
         self._storage.sync_directory(self._directory)
         self._storage.sync_directory(self._root)
 

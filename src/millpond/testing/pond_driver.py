@@ -116,7 +116,8 @@ class PondDriver:
     # Streams.
 
     def create(self, name: str, *, durability: Durability = "disk", streamlets: int = 1, **how: Any) -> None:
-        if self.pond is None:
+        """A new stream; nothing if there may be one of that name."""
+        if self.pond is None or name in self.model.streams:
             return
         archived = how.get("settle", True) is not None
         model = StreamModel(name, durability, SCHEMA.names, streamlets, archived, exists=None)
