@@ -6,6 +6,8 @@ which Spark takes Arrow batches from Python without copying them row by row. No 
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -31,7 +33,16 @@ cloudpickle.register_pickle_by_value(fetch)  # type: ignore[no-untyped-call]
 def live_frame(spark: SparkSession, door: Door, tickets: Sequence[LiveTicket], schema: StructType) -> DataFrame:
     """What the tickets' tasks fetch. `schema`: the tickets' columns, as Spark has them."""
     encoded = [encode_ticket(ticket) for ticket in tickets]
+    _use_our_python(spark)
     return spark.range(0, len(encoded), 1, len(encoded)).mapInArrow(_reader(door, encoded), schema)
+
+
+def _use_our_python(spark: SparkSession) -> None:
+    """In local mode executors are this machine: unless told otherwise, let them run the interpreter that has pyarrow
+    (Spark's own default is whatever `python3` the PATH finds, which in a virtual environment need not be it)."""
+    context = spark.sparkContext
+    if context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
 
 
 def _reader(door: Door, tickets: list[bytes]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
