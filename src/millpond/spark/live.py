@@ -41,7 +41,7 @@ def _use_our_python(spark: SparkSession) -> None:
     """In local mode executors are this machine: unless told otherwise, let them run the interpreter that has pyarrow
     (Spark's own default is whatever `python3` the PATH finds, which in a virtual environment need not be it)."""
     context = spark.sparkContext
-    if context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+    if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
 
 
