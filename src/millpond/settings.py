@@ -27,8 +27,9 @@ class Settings:
     )
     memory_wait_seconds: float = _setting(5.0, "How long an append waits for memory before it is refused.")
     producers_max: int = _setting(1_000, "Producers remembered per stream; the longest idle is forgotten first.", low=1)
-    block_bytes: int = _setting(128_000_000, "What settles together: sixteen segments.", low=64_000)
-    object_bytes: int = _setting(128_000_000, "An archive object is cut when its rows take this much.", low=64_000)
+    block_segments: int = _setting(
+        16, "Segments in a block: what settles as one object, where layout and time partition allow.", low=1
+    )
     small_object_bytes: int = _setting(32_000_000, "Objects under this are merged in the background.")
     retry_seconds_max: float = _setting(60.0, "The longest pause between attempts of a failing settle.", low=0.01)
     streams_max: int = _setting(100_000, "Streams in a pond.", low=1)
@@ -41,6 +42,11 @@ class Settings:
                 raise InvalidValue(f"setting {each.name} = {value!r}", hint=f"{each.metadata['doc']} At least {low}.")
         if self.segment_bytes > self.memory_bytes:
             raise InvalidValue("segment_bytes is larger than memory_bytes", hint="a segment must fit in memory")
+
+    @property
+    def block_bytes(self) -> int:
+        """The rows of one block, as they are in memory."""
+        return self.segment_bytes * self.block_segments
 
 
 def settings_table() -> list[tuple[str, Any, str]]:

@@ -20,6 +20,7 @@ from millpond.errors import MillpondError, SettleFailed
 from millpond.log.engine import LogEngine
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange, ranges_between
+from millpond.settings import Settings
 
 RETRY_SECONDS_FIRST = 1.0
 
@@ -47,11 +48,11 @@ class Settling:
         log: LogEngine,
         archive: StreamArchive,
         clock: Clock,
-        retry_seconds_max: float,
+        settings: Settings,
     ) -> None:
         self.definition = definition
         self._log, self._archive, self._clock = log, archive, clock
-        self._retry_seconds_max = retry_seconds_max
+        self._settings = settings
         self._one_at_a_time = threading.Lock()
         self._bytes_waiting = 0
         self._waiting_since: float | None = None
@@ -104,7 +105,9 @@ class Settling:
         report = None
         if ranges:
             stop = {streamlet: offsets.stop for streamlet, offsets in ranges.items()}
-            report = self._archive.settle(start, {**start, **stop}, self._batches(ranges))
+            report = self._archive.settle(
+                start, {**start, **stop}, self._batches(ranges), object_bytes=self._settings.block_bytes
+            )
         self._log.release(stream_id, self._archive.snapshot().boundary)
         return report
 
@@ -114,13 +117,13 @@ class Settling:
 
     def compact(self) -> None:
         """Merge small objects, if there are enough of them."""
-        report = self._archive.compact()
+        report = self._archive.compact(small_bytes=self._settings.small_object_bytes)
         if report is not None:
             self.state = replace(self.state, compacted_bytes=self.state.compacted_bytes + report.bytes_after)
 
     def _failed(self, error: BaseException) -> None:
         failures = self.state.failures + 1
-        pause = min(RETRY_SECONDS_FIRST * 2 ** (failures - 1), self._retry_seconds_max)
+        pause = min(RETRY_SECONDS_FIRST * 2 ** (failures - 1), self._settings.retry_seconds_max)
         self._retry_at = self._clock.monotonic_seconds() + pause
         message = error.message if isinstance(error, MillpondError) else f"{type(error).__name__}: {error}"
         self.state = replace(self.state, failures=failures, failure=message, retry_seconds=pause)

@@ -41,7 +41,7 @@ class Stream:
         self._settings, self._open_door = settings, open_door
         self._ingest = Ingest(definition, settings.append_bytes_max)
         self.halves = Halves(lambda: self.definition, log, archive)
-        self.settling = Settling(definition, log, archive, clock, settings.retry_seconds_max)
+        self.settling = Settling(definition, log, archive, clock, settings)
         if log.bytes_live(definition.id):
             self.settling.appended(log.bytes_live(definition.id))
 
