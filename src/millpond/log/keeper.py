@@ -230,6 +230,24 @@ class Keeper:
             with contextlib.suppress(FileNotFoundError):
                 file.remove()  # released while it was written
 
+    def leave_file(self, segments: Iterable[Segment], file: int) -> list[Segment]:
+        """A file of the journal is going to be removed: nothing reads from it from now on, but for the segments
+        returned, which have their rows nowhere else and must be moved first. Any thread."""
+        stranded = []
+        with self._lock:
+            for segment in segments:
+                if segment.places is not None and any(p.place and p.place.file == file for p in segment.places):
+                    segment.places = None
+                if not isinstance(segment.contents, list):
+                    continue
+                inside = [p for p in segment.contents if p.place is not None and p.place.file == file]
+                for piece in inside:
+                    if piece.in_memory:
+                        piece.place = None
+                if any(not piece.in_memory for piece in inside):
+                    stranded.append(segment)
+        return stranded
+
     def _account(self, stream: LiveStream, segment: Segment, memory_bytes: int) -> None:
         self.memory_bytes += memory_bytes - segment.memory_bytes
         stream.memory_bytes += memory_bytes - segment.memory_bytes

@@ -23,7 +23,8 @@ from millpond.log.embedded.frame import Draft, crc32
 from millpond.log.embedded.journal import Journal, JournalFile
 from millpond.log.keeper import Keeper
 from millpond.log.live import LiveStream
-from millpond.log.segment import Segment
+from millpond.log.piece import Chunk
+from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.model.schema import INGEST_TIME, TIMESTAMP
 
@@ -65,12 +66,14 @@ class JournalCleaner:
         drafts: list[tuple[Draft, int]] = []
         for (stream_id, streamlet), offsets in live.items():
             stream = streams[stream_id]
-            for segment in [s for s in stream.segments() if s.streamlet == streamlet]:
-                if _reads_from(segment, file):
-                    self._keeper.spill_to_file(stream, segment)
-                for chunk in segment.chunks(offsets, stream.definition, stream.codec):
+            definition = stream.definition
+            segments = [s for s in stream.segments() if s.streamlet == streamlet]
+            for segment in self._keeper.leave_file(segments, file.number):
+                self._keeper.spill_to_file(stream, segment)
+            for segment in segments:
+                for chunk in segment.chunks(offsets, definition, stream.codec):
                     if chunk.batch.num_rows:
-                        drafts.append((_copy(stream, streamlet, chunk.batch, chunk.ingest), chunk.base))
+                        drafts.append((_copy(definition, streamlet, chunk), chunk.base))
         self._committer.run_inside(lambda: self._write(file, drafts))
 
     def _write(self, file: JournalFile, drafts: list[tuple[Draft, int]]) -> None:
@@ -92,27 +95,11 @@ def _share(file: JournalFile, live: Live) -> float:
     return sum(file.data_bytes[key] for key in live) / max(1, file.bytes)
 
 
-def _reads_from(segment: Segment, file: JournalFile) -> bool:
-    """Whether a segment needs this file to be read; one in memory only forgets that it could be."""
-    contents = segment.contents
-    if segment.places is not None and any(p.place and p.place.file == file.number for p in segment.places):
-        segment.places = None
-    if not isinstance(contents, list):
-        return False
-    inside = [p for p in contents if p.place is not None and p.place.file == file.number]
-    for piece in inside:
-        if piece.in_memory:
-            piece.place = None
-    return any(not p.in_memory for p in inside)
-
-
-def _copy(stream: LiveStream, streamlet: int, batch: pa.RecordBatch, ingest: object) -> Draft:
-    definition = stream.definition
+def _copy(definition: StreamDefinition, streamlet: int, chunk: Chunk) -> Draft:
     schema = definition.schema.append(pa.field(INGEST_TIME, TIMESTAMP))
-    whole = pa.RecordBatch.from_arrays([*batch.columns, pa.array(ingest).view(TIMESTAMP)], schema=schema)
-    payload = memoryview(whole.serialize())
-    first = int(ingest[0])  # type: ignore[index]
+    times = pa.array(chunk.ingest).view(TIMESTAMP)
+    payload = memoryview(pa.RecordBatch.from_arrays([*chunk.batch.columns, times], schema=schema).serialize())
     return Draft(
-        frames.COPIED, definition.id, definition.generation, streamlet, batch.num_rows, first,
+        frames.COPIED, definition.id, definition.generation, streamlet, chunk.batch.num_rows, int(chunk.ingest[0]),
         definition.schema_version, payload, crc32(payload),
     )  # fmt: skip

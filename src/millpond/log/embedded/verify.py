@@ -1,0 +1,64 @@
+"""Checking the journal on disk: every frame of every file, and that live offsets are all there and dense."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from millpond.errors import MillpondError
+from millpond.log.embedded import journal_file
+from millpond.log.embedded.journal import JournalFile
+from millpond.log.live import LiveStream
+from millpond.model.findings import Finding
+from millpond.model.offsets import OffsetRange
+from millpond.storage import Storage
+
+Progress = Callable[[int, int], None]
+
+
+def verify_journal(
+    storage: Storage, files: Sequence[JournalFile], pond_id: bytes, torn: Sequence[str], progress: Progress
+) -> Iterator[Finding]:
+    """Read every file again, up to where it was written when the check began."""
+    total, done = sum(file.bytes for file in files), 0
+    for index, file in enumerate(files):
+        name = os.path.join("journal", os.path.basename(file.path))
+        size = file.bytes
+        try:
+            data = memoryview(storage.map(file.path))[:size]
+            found = journal_file.scan(data, file.path, file.number, pond_id, last=index == len(files) - 1)
+            if len(data) < size or found.torn_bytes:
+                yield Finding("error", name, f"readable up to byte {found.good_end} of {size}", journal_file.RESTORE)
+        except FileNotFoundError:
+            yield Finding("error", name, "the file is gone", journal_file.RESTORE)
+        except MillpondError as error:
+            yield Finding("error", name, error.message, error.hint)
+        done += size
+        progress(done, total)
+    for path in torn:
+        name = os.path.join("journal", os.path.basename(path))
+        hint = "nothing in it was acknowledged at `disk`; look at it if you like, then remove it"
+        yield Finding("warning", name, "a torn tail that was cut off when the pond was opened", hint)
+
+
+def verify_streams(streams: Mapping[int, LiveStream]) -> Iterator[Finding]:
+    """Read every live record once, and count."""
+    for stream in streams.values():
+        starts, heads = stream.starts(), stream.heads()
+        for streamlet, start in starts.items():
+            offsets = OffsetRange(start, max(start, heads[streamlet]))
+            where = f"{stream.definition.name}, streamlet {streamlet}"
+            try:
+                read = stream.read(streamlet, offsets, ["_offset"], None, False)
+                expected = offsets.start
+                for batch in read:
+                    column = batch.column(0)
+                    if column[0].as_py() != expected or column[-1].as_py() != expected + len(column) - 1:
+                        break
+                    expected += len(column)
+            except MillpondError as error:
+                yield Finding("error", where, error.message, error.hint)
+                continue
+            if expected != offsets.stop and stream.starts()[streamlet] == start:
+                hint = "close the pond and open it again; if it stays, restore the journal from a copy"
+                yield Finding("error", where, f"live records stop at offset {expected} of {offsets}", hint)
