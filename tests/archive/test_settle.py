@@ -306,7 +306,7 @@ def test_a_commit_that_could_not_be_synced_is_written_anew_before_it_is_believed
     stream = SettledStream(tmp_path, storage=storage)
     stream.settle_to({0: 5})
     storage.fail(kind="sync_file", path=r"_delta_log/0+2\.json")
-    storage.fail(kind="rename", path=r"_delta_log")
+    storage.fail(kind="rewrite", path=r"_delta_log")
     with pytest.raises(SettleFailed, match="may not survive a power cut"):
         stream.settle_to({0: 9})
     assert stream.boundary == {0: 5}, "the log may not let go yet"

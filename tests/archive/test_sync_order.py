@@ -98,7 +98,7 @@ def test_opening_makes_durable_what_a_killed_process_left(tmp_path: Path) -> Non
     log = "/_delta_log"
     assert synced == [
         ("sync_file", f"{log}/{0:020d}.json"),
-        ("sync_file", f"{log}/{1:020d}.json"),
+        ("rewrite", f"{log}/{1:020d}.json"),
         ("sync_directory", log),
         ("sync_directory", ""),
     ]

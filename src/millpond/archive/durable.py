@@ -1,8 +1,8 @@
 """Making what deltalake wrote durable: on local disk it syncs nothing.
 
 A commit file counts as durable when it and its directory were synced. If a sync fails, the system may have dropped the
-bytes and marked them clean: a second sync of the same file would succeed and prove nothing. So the file is written
-anew from what is readable, under the same name, in one step, and that is synced.
+bytes and marked them clean: a second sync of the same file would succeed and prove nothing. So the same bytes are
+written once more, in place, and those are synced (`Storage.rewrite`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class DurableLog:
                 if version not in self._doubtful:
                     self._sync(version, doubted)
             for version in doubted:
-                self._rewrite(version)
-            self._sync_directory(pending[-1])
+                self._storage.rewrite(self._path(version), 0)
+            self._storage.sync_directory(self._directory)
         except OSError as error:
             raise SettleFailed(
                 f"the commit to {self._directory} is there, but may not survive a power cut: {error}",
@@ -54,18 +54,6 @@ class DurableLog:
         except OSError:
             self._doubtful.add(version)
             doubted.append(version)
-
-    def _sync_directory(self, newest: int) -> None:
-        try:
-            self._storage.sync_directory(self._directory)
-        except OSError:
-            # The entries may be lost as bytes may: a new one for the newest is made and synced with the rest.
-            self._doubtful.add(newest)
-            self._rewrite(newest)
-
-    def _rewrite(self, version: int) -> None:
-        path = self._path(version)
-        self._storage.replace(path, self._storage.read(path))
 
     def _path(self, version: int) -> str:
         return posixpath.join(self._directory, commit_name(version))

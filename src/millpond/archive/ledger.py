@@ -244,11 +244,15 @@ class Ledger:
         self.index.checkpoint(known.version, known.objects.entries, name, crc32)
         self.checkpoint_version = known.version
         self.index.remove(self.index.superseded(known.version))
+        # A handle goes on from where it was loaded, and each commit costs more with every one since then.
+        self._load()
 
     # One step of the log.
 
     def _step(self, version: int, metadata: dict[str, Any], write: Callable[[Mapping[str, Any]], None]) -> None:
         """One commit, durable afterwards. `SettleFailed` if it is not there, or not known to be."""
+        if self.delta.version != version - 1:
+            raise Refused(f"the table is at version {self.delta.version}, the change was meant for {version}")
         self._durable.ensure(version - 1)
         commit_id = secrets.token_hex(8)
         previous = checksum(self._storage.read(self._commit_path(version - 1))) if version else 0

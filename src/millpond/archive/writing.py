@@ -153,6 +153,8 @@ class ObjectWriter:
             self._take_one()
         bucket = len(self._names)
         name = ObjectName(self._definition.generation, start, seconds, bucket, self._block, secrets.token_hex(4))
+        # Here and not in the workers, who would race for the directories that several objects share.
+        self._storage.make_directory(posixpath.join(self._root, name.directory))
         self._names.append(name)
         self._rows += sum(batch.num_rows for batch in batches)
         self._bytes_in += size
