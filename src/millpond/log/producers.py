@@ -46,7 +46,10 @@ class Producers:
     def record(self, producer: str, sequence: int, ranges: Ranges) -> None:
         """Remember an append. Parts of one append may be recorded one after the other."""
         window = self._windows.setdefault(producer, OrderedDict())
+        behind = sequence not in window and bool(window) and sequence < next(reversed(window))
         window.setdefault(sequence, {}).update(ranges)
+        if behind:  # only while a journal is recovered: what is remembered stays in the order of sequences
+            window = self._windows[producer] = OrderedDict(sorted(window.items()))
         self._windows.move_to_end(producer)
         while len(window) > WINDOW:
             window.popitem(last=False)

@@ -92,6 +92,22 @@ class DurableLogEngineContract(LogEngineContract):
             assert again.ranges == first.ranges
             assert engine.heads(STREAM.id) == {0: 5, 1: 2, 2: 0}
 
+    def test_the_newest_of_many_appends_are_recognised_after_a_reopen(self, log: Reopening) -> None:
+        """I2: whichever streamlets they went to, and however many came before them."""
+        engine = log.open()
+        sent = []
+        for n in range(100):
+            streamlets = [n % 3] if n % 4 else [0, 2]
+            parts = [encoded_part(s, range(n * 10 + s, n * 10 + s + 1)) for s in streamlets]
+            sent.append((n, parts, append(engine, *parts, producer="p", sequence=n, durability="os").ranges))
+        heads = engine.heads(STREAM.id)
+        engine = log.open()
+        for n, parts, ranges in sent[-8:]:
+            again = append(engine, *parts, producer="p", sequence=n)
+            assert again.duplicate, n
+            assert again.ranges == ranges, n
+        assert engine.heads(STREAM.id) == heads
+
     def test_retries_are_recognised_after_release_and_reopen(self, log: Reopening) -> None:
         engine = log.open()
         first = append(engine, arrow_part(0, range(3)), producer="p", sequence=4)

@@ -77,13 +77,10 @@ def restore_stream(recovered: Recovered, stream: LiveStream, producers: Producer
     by_streamlet = recovered.frames.pop(definition.id, {})
     if state is not None and state.generation == definition.generation:
         producers.restore(state.producers)
+    _record_producers(producers, by_streamlet, definition.generation)
     for streamlet in stream.streamlets:
         number = streamlet.number
         found = [(f, file) for f, file in by_streamlet.get(number, ()) if f.generation == definition.generation]
-        for frame, _ in found:
-            if frame.sequence and frame.producer:
-                ranges = {number: OffsetRange(frame.base, frame.base + frame.rows)}
-                producers.record(frame.producer.decode(), frame.sequence - 1, ranges)
         settled = boundary.get(number, 0)
         known = state.heads[number] if state is not None and number < len(state.heads) else 0
         pieces = _dense(stream, number, _newest(found, settled), settled)
@@ -96,6 +93,21 @@ def restore_stream(recovered: Recovered, stream: LiveStream, producers: Producer
         for segment in streamlet.segments:
             segment.state = State.SPILLED
         streamlet.release(settled)
+
+
+def _record_producers(
+    producers: Producers, by_streamlet: Mapping[int, list[tuple[Frame, JournalFile]]], generation: int
+) -> None:
+    """Appends that can be retried, in the order in which they were made: only the last few of each producer stay."""
+    sent = [
+        (file.number, frame.position, frame)
+        for found in by_streamlet.values()
+        for frame, file in found
+        if frame.sequence and frame.producer and frame.generation == generation
+    ]
+    for _, _, frame in sorted(sent, key=lambda each: each[:2]):
+        ranges = {frame.streamlet: OffsetRange(frame.base, frame.base + frame.rows)}
+        producers.record(frame.producer.decode(), frame.sequence - 1, ranges)
 
 
 def _newest(found: list[tuple[Frame, JournalFile]], settled: int) -> list[tuple[Frame, JournalFile]]:
