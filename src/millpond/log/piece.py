@@ -84,8 +84,9 @@ class Chunk(NamedTuple):
     ingest: Micros
 
     def slice(self, start: int, stop: int) -> Chunk:
-        """The rows of this chunk that lie in offsets `start` to `stop`."""
-        low, high = max(start - self.base, 0), min(stop - self.base, self.batch.num_rows)
+        """The rows of this chunk that lie in offsets `start` to `stop`; none where they do not meet."""
+        low = min(max(start - self.base, 0), self.batch.num_rows)
+        high = max(min(stop - self.base, self.batch.num_rows), low)
         if low == 0 and high == self.batch.num_rows:
             return self
         return Chunk(self.base + low, self.batch.slice(low, high - low), self.ingest[low:high])

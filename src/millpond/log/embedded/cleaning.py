@@ -16,7 +16,6 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from millpond.errors import MillpondError
 from millpond.log.embedded import frame as frames
 from millpond.log.embedded.committer import Committer
 from millpond.log.embedded.frame import Draft, crc32
@@ -49,9 +48,9 @@ class JournalCleaner:
                     if not self._committer.refused:
                         self._clean_file(file, streams)
                 self.failure = ""
-            except (OSError, MillpondError) as error:
+            except Exception as error:  # whatever it is: what was released is released
                 self.failure = f"{type(error).__name__}: {error}"
-                logger.warning("the journal cannot be cleaned: %s", self.failure)
+                logger.warning("the journal cannot be cleaned: %s", self.failure, exc_info=True)
 
     def _clean_file(self, file: JournalFile, streams: Mapping[int, LiveStream]) -> None:
         live = _live(file, streams)
