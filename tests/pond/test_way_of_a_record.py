@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import deltalake
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -210,3 +211,11 @@ def test_keys_find_records_in_both_halves_newest_first(meters: millpond.Stream) 
     assert meters.get("nobody").num_rows == 0
     with pytest.raises(millpond.MillpondError, match="temp"):
         meters.get(temp=1.0)
+
+
+def test_what_a_caller_does_with_its_arrays_afterwards_does_not_reach_the_pond(pond: millpond.Pond) -> None:
+    numbers = np.arange(1_000, dtype=np.int64)
+    stream = pond.create_stream("s", pa.schema([("n", pa.int64())]))
+    stream.append(pa.table({"n": pa.array(numbers)}))
+    numbers[:] = -1
+    assert sorted(stream.scan()["n"].to_pylist()) == list(range(1_000))

@@ -57,12 +57,12 @@ def _no_progress(done: int, total: int) -> None:
 
 
 class _Context:
-    """What an append carries through the committer: its stream and the pieces that readers will see."""
+    """What an append carries through the committer: its stream, the batches of its parts, and then its pieces."""
 
-    __slots__ = ("parts", "pieces", "stream")
+    __slots__ = ("batches", "pieces", "stream")
 
-    def __init__(self, stream: LiveStream, parts: Sequence[Part]) -> None:
-        self.stream, self.parts = stream, parts
+    def __init__(self, stream: LiveStream, batches: Sequence[pa.RecordBatch | None]) -> None:
+        self.stream, self.batches = stream, batches
         self.pieces: list[Piece] = []
 
 
@@ -186,10 +186,11 @@ class EmbeddedLog:
             )
         definition = stream.definition
         version = definition.schema_version if schema_version is None else schema_version
-        drafts = []
+        drafts: list[Draft] = []
+        batches: list[pa.RecordBatch | None] = []
         for part in parts:
-            payload = memoryview(part.batch.serialize()) if part.batch is not None else part.encoded
-            assert payload is not None
+            payload, batch = _own(part)
+            batches.append(batch)
             kind = frames.ARROW if part.batch is not None else frames.ROWS
             drafts.append(
                 Draft(
@@ -213,7 +214,7 @@ class EmbeddedLog:
                 hint="split it, or raise the setting append_bytes_max",
             )
         self._wait_for_memory(stream)
-        context = _Context(stream, parts)
+        context = _Context(stream, batches)
         answer = self._committer.submit(Request(context, drafts, durability, size, producer, sequence))
         if not answer.duplicate:
             self._appended_bytes += size
@@ -253,13 +254,13 @@ class EmbeddedLog:
                 if stream.definition.id not in self._streams:
                     continue  # dropped while the append was on its way
                 grown.add(stream)
-                for at, (part, draft, base) in enumerate(
-                    zip(context.parts, request.drafts, request.bases, strict=True)
+                for at, (batch, draft, base) in enumerate(
+                    zip(context.batches, request.drafts, request.bases, strict=True)
                 ):
                     place = _place(placed[index][at], draft) if placed is not None else None
                     piece = Piece(
                         base, draft.rows, len(draft.payload), draft.ingest_micros, draft.schema_version,
-                        batch=part.batch, encoded=part.encoded, place=place,
+                        batch=batch, encoded=None if batch is not None else bytes(draft.payload), place=place,
                     )  # fmt: skip
                     context.pieces.append(piece)
                     streamlet = stream.streamlets[draft.streamlet]
@@ -415,6 +416,16 @@ class EmbeddedLog:
                 for stream in self._streams.values():
                     stream.grown.notify_all()
             self._keeper.stop()
+
+
+def _own(part: Part) -> tuple[bytes | memoryview, pa.RecordBatch | None]:
+    """A part's payload for the journal, and its rows as readers will see them: read from that payload, so that memory
+    and journal hold the same bytes, whatever the caller does with its arrays afterwards."""
+    if part.batch is None:
+        assert part.encoded is not None
+        return part.encoded, None
+    payload = part.batch.serialize()
+    return memoryview(payload), pa.ipc.read_record_batch(payload, part.batch.schema)
 
 
 def _place(where: Placed, draft: Draft) -> Place:
