@@ -30,6 +30,7 @@ VERSION = "4.3"
 # In the order of compilation: each may use those before it.
 SOURCES = (
     "ExpressionText",
+    "CarefulParquet",
     "ObjectTable",
     "PinnedStream",
     "SettledIndex",
@@ -76,9 +77,10 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.execution.datasources.HadoopFsRelation": ("location",),
     "org.apache.spark.sql.execution.datasources.LogicalRelation": ("copy",),
     "org.apache.spark.sql.execution.datasources.PartitionDirectory": (),
-    "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat": (),
+    "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat": ("buildReaderWithPartitionValues",),
     "org.apache.spark.sql.sources.BaseRelation": ("needConversion",),
     "org.apache.spark.sql.sources.CatalystScan": ("buildScan",),
+    "org.apache.spark.sql.sources.Filter": ("references",),
     "org.apache.spark.unsafe.types.UTF8String": ("isValid",),
     "scala.runtime.AbstractPartialFunction": ("applyOrElse",),
 }

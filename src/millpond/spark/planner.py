@@ -22,6 +22,7 @@ from millpond.errors import MillpondError
 from millpond.model.predicate import Predicate
 from millpond.model.schema import OFFSET, stored_schema
 from millpond.spark.catalyst import translate
+from millpond.spark.doubt import columns_in_doubt
 from millpond.spark.jvm import Callback, Java, Jvm
 from millpond.spark.live import live_frame, tickets_for
 from millpond.spark.report import LiveScan, QueryFigures, SettledScan
@@ -99,7 +100,8 @@ class SessionPlanner:
         if known is None or known[0] != state:
             pairs = zip(map(str, objects.sizes.tolist()), objects.paths, strict=True)
             blob = "\0".join(text for pair in pairs for text in pair)
-            known = (state, self.jvm.workshop.table(f"file://{settled.root}", blob))
+            doubtful = "\0".join(columns_in_doubt(settled.schema, objects.stats))
+            known = (state, self.jvm.workshop.table(f"file://{settled.root}", blob, doubtful))
             with self._lock:
                 self._tables[key] = known
         return known[1]

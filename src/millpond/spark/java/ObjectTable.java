@@ -1,11 +1,16 @@
 package millpond.spark;
 
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
@@ -21,10 +26,15 @@ public class ObjectTable {
   private final String[] paths;
   private final long[] sizes;
   private final long total;
+  private final Set doubtful;
 
-  /** @param blob size and path of each object in turn, all parted by NUL, which no path can hold */
-  public ObjectTable(String root, String blob) {
+  /**
+   * @param blob size and path of each object in turn, all parted by NUL, which no path can hold
+   * @param doubtful columns that may hold NaN, parted in the same way
+   */
+  public ObjectTable(String root, String blob, String doubtful) {
     this.root = root;
+    this.doubtful = new HashSet(Arrays.asList(doubtful.isEmpty() ? new String[0] : doubtful.split("\0")));
     String[] parts = blob.isEmpty() ? new String[0] : blob.split("\0");
     int count = parts.length / 2;
     this.paths = new String[count];
@@ -40,6 +50,11 @@ public class ObjectTable {
 
   public long bytes() {
     return total;
+  }
+
+  /** Spark's own reader, or, where there may be NaN, one that knows about it. */
+  public FileFormat format() {
+    return doubtful.isEmpty() ? new ParquetFileFormat() : new CarefulParquet(doubtful);
   }
 
   public Seq roots() {

@@ -73,7 +73,7 @@ public class SnapshotRule extends Rule {
         if (stream.objects.bytes() == 0L) return empty(leaf);
         HadoopFsRelation files = (HadoopFsRelation) relation;
         exact = new HadoopFsRelation(((SettledIndex) files.location()).pin(stream), files.partitionSchema(),
-            files.dataSchema(), files.bucketSpec(), files.fileFormat(), files.options(), files.sparkSession());
+            files.dataSchema(), files.bucketSpec(), stream.objects.format(), files.options(), files.sparkSession());
       }
       return leaf.copy(exact, leaf.output(), leaf.catalogTable(), leaf.isStreaming(), leaf.stream());
     }

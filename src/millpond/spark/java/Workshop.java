@@ -10,8 +10,8 @@ import org.apache.spark.sql.types.StructType;
 
 /** Makes the objects of this package for Python, one call each. */
 public class Workshop {
-  public ObjectTable table(String root, String blob) {
-    return new ObjectTable(root, blob);
+  public ObjectTable table(String root, String blob, String doubtful) {
+    return new ObjectTable(root, blob, doubtful);
   }
 
   public PinnedStream pinned(ObjectTable objects, long liveRows, BiFunction steering) {
