@@ -103,8 +103,8 @@ class Ledger:
             return
         self._load()
         if self.delta.version != log.version:
-            raise Damaged(
-                f"{self.root} loads at version {self.delta.version}, its log ends at {log.version}",
+            raise Unavailable(
+                f"{self.root} loads at version {self.delta.version}, its log ended at {log.version} just before",
                 hint="another process is writing to this table; open it again",
             )
         loaded = self.index.load(_index_files(log.commits))
@@ -174,19 +174,19 @@ class Ledger:
             objects = self.state.objects.altered(stored_schema(definition.schema))
             self.state = replace(self.state, objects=objects)
 
-    def add_missing_columns(self) -> None:
+    def add_missing_columns(self) -> TableState:
         """The table gets the columns that the stream has and it lacks. `Refused` if another writer was first."""
         known = self._known
         schema = stored_schema(self.definition.schema)
         missing = self.delta.missing_columns(schema)
         if not missing:
-            return
+            return known
         transactions = self._transactions(known.boundary)
         text = state_text(known.objects_digest, transactions)
         metadata = {KIND: "alter", STATE: text, ACTIONS: len(transactions) + 1}
         version = known.version + 1
         self._step(version, metadata, lambda full: self.delta.add_columns(schema, missing, transactions, full))
-        self._adopt(replace(known, version=version))
+        return self._adopt(replace(known, version=version))
 
     def commit(self, change: Change) -> TableState:
         """Make the change, durable, on top of `state`. `Refused` if another writer was first."""
@@ -201,12 +201,10 @@ class Ledger:
             STATE: state_text(digest, transactions),
             ACTIONS: len(change.added) + len(change.removed) + len(transactions),
         }
-        objects = known.objects
         if change.entries is not None:
             file = self.index.put(version, secrets.token_hex(4), change.entries)
             self._storage.sync_directory(self.index.directory)
             metadata |= {INDEX: file.name, INDEX_CHECKSUM: file.crc32}
-            objects = objects.changed(change.entries, [one.path for one in change.removed])
 
         def write(full: Mapping[str, Any]) -> None:
             now_millis = self._clock.now_micros() // 1_000
@@ -220,6 +218,7 @@ class Ledger:
             )
 
         self._step(version, metadata, write)
+        objects = known.objects.changed(change.entries, [one.path for one in change.removed])
         return self._adopt(TableState(version, dict(change.boundary), objects, digest, known.warnings))
 
     def checkpoint(self) -> None:

@@ -103,13 +103,16 @@ class ObjectIndex:
             return Pruning(np.ones(len(self), dtype=np.bool_), {})
         return may_match(predicate, self.stats)
 
-    def changed(self, added: pa.Table, removed: Sequence[str] = ()) -> ObjectIndex:
+    def changed(self, added: pa.Table | None, removed: Sequence[str] = ()) -> ObjectIndex:
         """After a commit that added these entries and removed these paths."""
+        if added is None and not removed:
+            return self
         entries = self._entries
         if removed:
             gone = pc.is_in(entries.column(PATH), value_set=pa.array(removed, pa.string()))
             entries = entries.filter(pc.invert(gone))
-        entries = pa.concat_tables([entries, added], promote_options="default")
+        if added is not None:
+            entries = pa.concat_tables([entries, added], promote_options="default")
         if entries.column(PATH).num_chunks > _CHUNKS_MAX:
             entries = entries.combine_chunks()
         return ObjectIndex(entries, self._schema)

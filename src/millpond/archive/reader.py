@@ -1,9 +1,13 @@
-"""Reading objects: projection and filter applied inside the Parquet reader, every byte checked on the way.
+"""Reading objects: only the columns and row groups that are needed, every byte checked on the way.
 
-Objects are given by path; nothing is listed. What an object lacks because its column was added later reads as null.
+Objects are given by path; nothing is listed. With a predicate its own columns are read first, and the others only of
+row groups in which something matches. What an object lacks because its column was added later reads as null.
 
 Invariant: a changed byte is an error (`Damaged`), never a row. With an index entry all bytes read are checked against
 its block checksums; without one (a damaged index file), pages are still checked by Parquet's own.
+
+Nothing runs ahead of the caller: pyarrow's own scanner reads on in threads of its own, which call back into Python and
+abort the process when a scan is given up shortly before the interpreter ends.
 """
 
 from __future__ import annotations
@@ -13,20 +17,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from millpond.archive.checksums import CheckedFile
+from millpond.archive.row_groups import row_groups
+from millpond.archive.shape import conform
 from millpond.errors import Damaged, MillpondError
 from millpond.model.evaluate import Filter
+from millpond.model.predicate import Predicate
 from millpond.storage.protocol import Storage
 
 # Up to this size an object is fetched in one piece: one read instead of footer, then columns.
 _WHOLE_BYTES = 4 << 20
 # Arrow's own default.
 BATCH_ROWS = 1 << 17
-
-_FORMAT = ds.ParquetFileFormat()
-_OPTIONS = ds.ParquetFragmentScanOptions(pre_buffer=True, page_checksum_verification=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +43,62 @@ class ObjectToRead:
     checksums: bytes | None
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A predicate, and the same made ready for the schema that is read with."""
+
+    predicate: Predicate
+    passing: Filter
+
+
 def read_object(
     storage: Storage,
     root: str,
     wanted: ObjectToRead,
     schema: pa.Schema,
     columns: Sequence[str],
-    passing: Filter | None,
+    where: Condition | None,
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one object that pass, in their order. Empty batches are left out."""
     try:
-        scanner = ds.Scanner.from_fragment(
-            _FORMAT.make_fragment(open_object(storage, root, wanted), file_size=wanted.size),
-            schema=schema,
-            columns=list(columns),
-            filter=None if passing is None else passing.expression,
-            batch_size=batch_rows,
-            fragment_scan_options=_OPTIONS,
-        )
-        for batch in scanner.to_batches():
-            if batch.num_rows:
-                yield batch
+        with open_object(storage, root, wanted) as source:
+            file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
+            for table in _tables(file, schema, columns, where):
+                for batch in table.to_batches(max_chunksize=batch_rows):
+                    if batch.num_rows:
+                        yield batch
     except MillpondError:
         raise
     except (OSError, pa.ArrowException) as error:
         raise unreadable(wanted.path, error) from error
+
+
+def _tables(
+    file: pq.ParquetFile, schema: pa.Schema, columns: Sequence[str], where: Condition | None
+) -> Iterator[pa.Table]:
+    """A table per row group that has matching rows."""
+    projected = pa.schema([schema.field(name) for name in columns])
+    if where is None or where.passing.passes_all:
+        for group in range(file.num_row_groups):
+            yield _read_group(file, group, projected)
+        return
+    passing = where.passing
+    judged = pa.schema([schema.field(name) for name in sorted(passing.columns)])
+    rest = pa.schema([field for field in projected if field.name not in passing.columns])
+    for group in row_groups(file, where.predicate, judged):
+        read = _read_group(file, group, judged)
+        mask = pa.chunked_array([passing.mask(batch) for batch in read.to_batches()], pa.bool_())
+        if not pc.any(mask).as_py():
+            continue
+        for field, column in zip(rest, _read_group(file, group, rest).columns, strict=True):
+            read = read.append_column(field, column)
+        yield read.select(projected.names).filter(mask)
+
+
+def _read_group(file: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
+    there = [name for name in schema.names if name in file.schema_arrow.names]
+    return conform(file.read_row_group(group, columns=there), schema)
 
 
 def open_object(storage: Storage, root: str, wanted: ObjectToRead) -> pa.NativeFile:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.archive.ledger import Change, Ledger, Refused
+from millpond.archive.shape import conform
 from millpond.archive.state import TableState
 from millpond.archive.writing import OBJECT_BYTES, ObjectWriter, WrittenObjects
 from millpond.errors import InvalidInput, SettleConflict, SettleFailed
@@ -55,11 +56,10 @@ def settle(
     ranges = _ranges(ledger.definition, start, stop)
     try:
         _expect(ledger, start)
-        state = ledger.state or ledger.create_table()
-        add_columns(ledger)
-        with ObjectWriter(
-            storage, ledger.root, ledger.definition, state.version + 1, object_bytes=object_bytes
-        ) as writer:
+        if ledger.state is None:
+            ledger.create_table()
+        block = add_columns(ledger).version + 1
+        with ObjectWriter(storage, ledger.root, ledger.definition, block, object_bytes=object_bytes) as writer:
             try:
                 written = _write(writer, ledger.definition, ranges, batches)
             except Exception:
@@ -114,10 +114,10 @@ def _expect(ledger: Ledger, start: Boundary) -> TableState | None:
     return state
 
 
-def add_columns(ledger: Ledger) -> None:
-    """The table gets the columns that the stream has and it lacks; the ledger's state is the newest."""
+def add_columns(ledger: Ledger) -> TableState:
+    """The table gets the columns that the stream has and it lacks; the state that this leads to."""
     try:
-        ledger.add_missing_columns()
+        return ledger.add_missing_columns()
     except Refused as error:
         raise SettleConflict(
             f"another writer committed to {ledger.definition.name} while columns were added",
@@ -154,19 +154,6 @@ def _write(
             _check_offsets(ready, ranges, reached)
             writer.add(ready)
     return writer.finish()
-
-
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with exactly the columns of `schema`; a column that it is too old to have is null."""
-    columns = []
-    for field in schema:
-        at = batch.schema.get_field_index(field.name)
-        if at < 0:
-            columns.append(pa.nulls(batch.num_rows, field.type))
-        else:
-            column = batch.column(at)
-            columns.append(column if column.type == field.type else column.cast(field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _check_offsets(batch: pa.RecordBatch, ranges: Mapping[int, OffsetRange], reached: dict[int, int]) -> None:

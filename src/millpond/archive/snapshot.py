@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.archive.object_index import ObjectIndex
-from millpond.archive.reader import BATCH_ROWS, ObjectToRead, read_object
+from millpond.archive.reader import BATCH_ROWS, Condition, ObjectToRead, read_object
 from millpond.errors import InvalidInput
 from millpond.model.evaluate import Filter
 from millpond.model.predicate import Predicate
@@ -44,13 +44,13 @@ class SettledSnapshot:
         all of `schema`. The predicate is applied exactly; with `loose`, terms not understood count as true.
         """
         names = self._columns(columns)
-        passing = None if predicate is None else Filter(predicate, self.schema, loose=loose)
+        where = None if predicate is None else Condition(predicate, Filter(predicate, self.schema, loose=loose))
         mask = self.objects.prune(predicate).keep if keep is None else keep
-        if passing is not None and passing.passes_none:
+        if where is not None and where.passing.passes_none:
             return
         for at in np.flatnonzero(mask).tolist():
             wanted = self.object_at(at)
-            yield from read_object(self.storage, self.root, wanted, self.schema, names, passing, batch_rows)
+            yield from read_object(self.storage, self.root, wanted, self.schema, names, where, batch_rows)
 
     def object_at(self, at: int) -> ObjectToRead:
         objects = self.objects
