@@ -59,6 +59,10 @@ class SettledSnapshot:
     def _columns(self, columns: Sequence[str] | None) -> list[str]:
         if columns is None:
             return list(self.schema.names)
+        if not columns:
+            raise InvalidInput(
+                "no columns to read", hint="name one, e.g. _offset; rows without columns cannot be counted"
+            )
         for name in columns:
             if self.schema.get_field_index(name) < 0:
                 raise InvalidInput(f"no column {name!r}", hint=f"columns: {', '.join(self.schema.names)}")
