@@ -176,13 +176,13 @@ class PondDriver:
         if self._usable(name) is None:
             return
         how: dict[str, Any] = {"producer": attempt.producer, "sequence": attempt.sequence} if attempt.producer else {}
+        attempt.tries += 1
         with self._meeting_errors():
             stream = self.pond.stream(name)
             try:
                 ack = stream.append(_formed(attempt.rows, form, stream.schema), durability=attempt.durability, **how)
             except (Backpressure, InvalidInput):
-                if not attempt.ranges:
-                    attempt.refused()
+                attempt.refused()
                 raise
             attempt.acked(ack)
 

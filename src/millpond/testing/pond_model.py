@@ -61,7 +61,7 @@ class Fate(Enum):
 
 @dataclass
 class Attempt:
-    """One append. `safe`: on disk for certain, whatever its durability promised."""
+    """One append. `safe`: on disk for certain, whatever its durability promised. `tries`: how often it was sent."""
 
     rows: list[Row]
     durability: Durability
@@ -70,6 +70,7 @@ class Attempt:
     fate: Fate = Fate.UNKNOWN
     ranges: dict[int, OffsetRange] = field(default_factory=dict)
     safe: bool = False
+    tries: int = 0
 
     def acked(self, ack: Ack) -> None:
         """The append was acknowledged."""
@@ -79,8 +80,9 @@ class Attempt:
         self.fate, self.ranges = Fate.PROMISED, dict(ack.ranges)
 
     def refused(self) -> None:
-        """The append failed with an error that says: nothing was kept."""
-        self.fate = Fate.LOST
+        """The append failed with an error that says: nothing was kept of this try."""
+        if self.tries == 1:
+            self.fate = Fate.LOST
 
     @property
     def ids(self) -> list[int]:
@@ -108,6 +110,11 @@ class StreamModel:
         attempt = Attempt([dict(row) for row in rows], durability or self.durability, producer, sequence)
         self.attempts.append(attempt)
         return attempt
+
+    @property
+    def rows(self) -> list[Row]:
+        """The records that must be there, as they were sent."""
+        return [row for attempt in self.attempts if attempt.fate is Fate.PROMISED for row in attempt.rows]
 
     def settled(self) -> None:
         """Everything acknowledged so far is in the archive."""
