@@ -27,7 +27,7 @@ MEANING = {
     Exit.OK: "done",
     Exit.INTERNAL: "an error in Millpond itself",
     Exit.INVALID: "the command, its options or its input are wrong; the same again changes nothing",
-    Exit.NOT_FOUND: "there is no such pond, stream or offset",
+    Exit.NOT_FOUND: "there is no such stream or offset",
     Exit.UNAVAILABLE: "locked by another process, or something it needs is not there (Spark, a disk, a newer version)",
     Exit.BACKPRESSURE: "no room at the moment: wait and try again",
     Exit.DAMAGED: "bytes on disk are not what was written, or `verify` or `doctor` found something wrong",

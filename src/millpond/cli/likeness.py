@@ -72,8 +72,8 @@ def _of_csv(path: Path) -> pa.Schema:
 def _of_ndjson(path: Path) -> pa.Schema:
     with path.open("rb") as file:
         lines = file.read(SAMPLE_BYTES).split(b"\n")
-    if len(lines) > 1 and lines[-1]:
-        lines.pop()  # cut in the middle, perhaps
+        if file.read(1):
+            lines.pop()  # cut in the middle
     columns: dict[str, pa.DataType] = {}
     for number, line in enumerate(lines[:SAMPLE_ROWS], 1):
         if not line.strip():

@@ -36,7 +36,7 @@ def sql(
     """
     session = session_of(context)
     chosen = checked_form(form) or session.output.default_form()
-    with session.open() as pond, tempfile.TemporaryDirectory(prefix="millpond-spark-") as scratch:
+    with session.open() as pond, tempfile.TemporaryDirectory(prefix="millpond-spark-", ignore_cleanup_errors=True) as scratch:
         session.output.detail("starting Spark")
         from millpond import spark as ours
         from millpond.spark.session import local_session
@@ -44,13 +44,14 @@ def sql(
 
         spark = local_session(Path(scratch), memory=memory)
         try:
-            pond.attach(spark)
+            views = pond.attach(spark)
             found = ask(spark, query, limit)
             session.output.records(found.to_batches(), found.schema, chosen)
             try:
                 session.output.say(spared(ours.last_query(spark)))
             except InvalidInput:
                 session.output.detail("no stream was read")
+            views.detach()
         finally:
             spark.stop()
 

@@ -103,10 +103,10 @@ class Story:
 
         self._say("\nStarting Spark …")
         began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="millpond-demo-spark-") as scratch:
+        with tempfile.TemporaryDirectory(prefix="millpond-demo-spark-", ignore_cleanup_errors=True) as scratch:
             spark = local_session(Path(scratch))
             try:
-                pond.attach(spark)
+                views = pond.attach(spark)
                 self.numbers["spark_start_seconds"] = round(time.monotonic() - began, 1)
                 self._say(f"  up in {time.monotonic() - began:.1f} s. Spark SQL while one thread goes on appending:")
                 with inflow.trickling(TRICKLE_BATCHES_PER_SECOND):
@@ -123,6 +123,7 @@ class Story:
                 self.numbers |= {"acked": inflow.acked, "counted": found, "narrow": _figures(small)}
                 if found != inflow.acked:
                     raise AssertionError(f"{inflow.acked} records were acknowledged, but Spark counts {found}")
+                views.detach()
                 return {"towns": towns, "curve": curve, "meters": meters}
             finally:
                 spark.stop()
