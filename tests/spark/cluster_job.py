@@ -1,0 +1,102 @@
+"""Run by test_cluster.py in a process of its own, as a driver of a standalone cluster: prints what it found as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+import millpond
+from millpond.spark import last_query
+from millpond.wire import LiveTicket
+
+SCHEMA = pa.schema([("n", pa.int64()), ("x", pa.float64()), ("city", pa.string())])
+
+
+def rows(start: int, stop: int) -> list[dict[str, object]]:
+    return [{"n": n, "x": math.nan if n % 50 == 7 else float(n), "city": f"c{n % 3}"} for n in range(start, stop)]
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    return sorted(row["n"] for row in frame.select("n").collect())
+
+
+def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Every task reads its first batch, then fails; the second attempt passes everything on."""
+    context = TaskContext.get()
+    assert context is not None
+    for batch in batches:
+        if context.attemptNumber() == 0:
+            raise RuntimeError("failed once, as planned")
+        yield batch
+
+
+def main(master: str, directory: str, log4j: str) -> dict[str, object]:
+    found: dict[str, object] = {}
+    options = f"-Dlog4j2.configurationFile=file:{log4j}"
+    config: dict[str, bool | float | int | str | None] = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": options,
+        "spark.executor.extraJavaOptions": options,
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": 1,
+        "spark.cores.max": 2,
+        "spark.sql.shuffle.partitions": 2,
+        "spark.ui.enabled": False,
+        "spark.ui.showConsoleProgress": False,
+    }
+    spark = SparkSession.builder.master(master).appName("millpond cluster test").config(map=config).getOrCreate()
+    with millpond.open(os.path.join(directory, "pond"), background=False) as pond:
+        stream = pond.create_stream("grid/meters", schema=SCHEMA, streamlets=2)
+        for start in (0, 100, 200):
+            stream.append(rows(start, start + 100))
+            stream.settle()
+        stream.append(rows(300, 350))
+        pond.attach(spark)
+
+        found["workers"] = sorted(set(spark.range(0, 8, 1, 8).rdd.map(lambda _: os.getppid()).collect()))
+        found["driver"] = os.getpid()
+        found["all"] = numbers(spark.table("grid_meters"))
+        found["few"] = numbers(spark.table("grid_meters").where("n BETWEEN 190 AND 205 OR n = 349"))
+        found["objects"] = [last_query(spark).objects_read, last_query(spark).objects_total]
+        found["nan"] = numbers(spark.table("grid_meters").where("x > 1e9"))
+        found["groups"] = [
+            [row["city"], row["rows"]]
+            for row in spark.sql("SELECT city, count(*) AS rows FROM grid_meters GROUP BY city ORDER BY city").collect()
+        ]
+
+        # From here on the stream moves on whenever the node serves anything.
+        serve, lock, next_number = pond.live, threading.Lock(), iter(range(10_000, 20_000))
+        served = 0
+
+        def live(ticket: LiveTicket) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+            nonlocal served
+            with lock:
+                served += 1
+                stream.append(rows(start := next(next_number), start + 1))
+                stream.settle()
+            return serve(ticket)
+
+        pond.live = live  # type: ignore[method-assign]
+        found["retried"] = numbers(spark.table("grid_meters").mapInArrow(fail_once, spark.table("grid_meters").schema))
+        found["served"] = served
+        stream.append(rows(20_000, 20_100))
+        (missing,) = spark.sql("""
+            SELECT count(*) AS rows FROM grid_meters l FULL OUTER JOIN (SELECT n, city FROM grid_meters WHERE n >= 0) r
+            ON l.n = r.n WHERE l.n IS NULL OR r.n IS NULL
+        """).collect()
+        found["unmatched"] = missing["rows"]
+    spark.stop()
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*sys.argv[1:])))

@@ -1,0 +1,121 @@
+"""A Spark standalone cluster: a master and two workers, whose executors are processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+LOG4J = ROOT / "tests" / "log4j2.properties"
+SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+START_SECONDS = 120.0
+JOB_SECONDS = 280.0
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"spark://127.0.0.1:{port}"
+    deploy = "org.apache.spark.deploy"
+    at = ["--host", "127.0.0.1", "--webui-port", "0"]
+    commands = [[f"{deploy}.master.Master", *at, "--port", str(port)]]
+    for number in range(2):
+        work = ["--cores", "1", "--memory", "600m", "--work-dir", str(tmp_path / f"work{number}"), url]
+        commands.append([f"{deploy}.worker.Worker", *at, *work])
+    environment = os.environ | {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile=file:{LOG4J}",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+    }
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for number, command in enumerate(commands):
+            with open(tmp_path / f"daemon{number}.log", "wb") as log:
+                started.append(
+                    subprocess.Popen(
+                        [SPARK_CLASS, *command], stdout=log, stderr=log, env=environment, start_new_session=True
+                    )
+                )
+            if number == 0:
+                _wait_until_listening(port, started[0])
+        yield url
+    finally:
+        for process in reversed(started):
+            os.killpg(process.pid, signal.SIGTERM)
+        for process in started:
+            process.wait(30)
+
+
+def _wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the master ended"
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    pytest.fail("the master does not listen")
+
+
+def test_a_cluster_reads_both_halves_exactly(master: str, tmp_path: Path) -> None:
+    """B2 on a cluster: settled objects by path, live records by Flight, retries and joins on one snapshot."""
+    job = subprocess.run(
+        [sys.executable, ROOT / "tests" / "spark" / "cluster_job.py", master, tmp_path, LOG4J],
+        capture_output=True,
+        text=True,
+        timeout=JOB_SECONDS,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)},
+    )
+    assert job.returncode == 0, job.stderr[-4_000:]
+    found = json.loads(job.stdout.splitlines()[-1])
+    assert found["driver"] not in found["workers"]
+    assert len(found["workers"]) == 2, "both workers should have run tasks"
+    assert found["all"] == list(range(350))
+    assert found["few"] == [*range(190, 206), 349]
+    assert found["objects"] == [2, 3]
+    assert found["nan"] == list(range(7, 350, 50))
+    assert found["groups"] == [["c0", 117], ["c1", 117], ["c2", 116]]
+    assert found["retried"] == list(range(350))
+    assert found["served"] >= 2, "no live task was tried twice"
+    assert found["unmatched"] == 0
+
+
+def test_executors_need_nothing_but_pyarrow(tmp_path: Path) -> None:
+    """The function that fetches travels by value: it can be loaded and run where Millpond cannot be imported."""
+    from pyspark import cloudpickle
+
+    import millpond.spark.live
+    from millpond.flight import fetch
+
+    assert millpond.spark.live
+    pickled = tmp_path / "function.pickle"
+    pickled.write_bytes(cloudpickle.dumps(fetch.ticket_reader("grpc://127.0.0.1:1", "token", [b"{}"])))
+    code = f"""
+import pickle, sys
+sys.modules["millpond"] = None
+import pyarrow as pa
+read = pickle.load(open({str(pickled)!r}, "rb"))
+try:
+    list(read(iter([pa.record_batch({{"id": pa.array([0])}})])))
+except RuntimeError as error:
+    assert "does not answer" in str(error), error
+    print("tried to fetch")
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout.strip() == "tried to fetch", run.stderr
