@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from millpond.errors import DiskFull, JournalClosed, MillpondError
+from millpond.errors import DiskFull, JournalClosed, MemoryFull, MillpondError
 from millpond.log.embedded.engine import EmbeddedLog
+from millpond.model.offsets import OffsetRange
 from millpond.storage import LocalStorage
 from millpond.testing import Crash, FaultyStorage, ManualClock, Variant
 from millpond.testing.pond_model import Fate
@@ -257,3 +258,32 @@ def test_a_missing_end_mark_is_no_reason_to_fail_a_close(root: Path) -> None:
     assert [step.kind for step in storage.failed] == ["write"]
     storage.power_cut(Variant.STRICT)
     reopened_and_checked(root, work.recorder)
+
+
+def test_memory_that_cannot_be_spilled_refuses_appends_until_it_can(root: Path) -> None:
+    """K10: a full disk under the spill files ends in MemoryFull, not in memory without end; reads go on."""
+    storage = FaultyStorage(LocalStorage(), root=root)
+    settings = replace(SETTINGS, memory_wait_seconds=0.05, segment_bytes=64_000)
+    small = replace(ALARMS, memory_bytes=64_000)
+    log = EmbeddedLog.open(str(root / "pond"), storage=storage, clock=ManualClock(), settings=settings)
+    log.add_stream(small)
+    work = LogWorkload(root / "pond", storage, Recorder())
+    work.log = log
+    storage.fail(path="/spill", code=errno.ENOSPC, sticky=True)
+    for _ in range(2_000):
+        try:
+            work.append(small, {0: 1}, encoded=True, filling=500, durability="os")
+        except MemoryFull:
+            break
+    else:
+        pytest.fail("memory grew without end")
+    assert log.status().memory_bytes < 400_000
+    assert any("spill" in warning for warning in log.status().warnings)
+    assert work.recorder.attempts[-1].fate is Fate.LOST
+    head = log.heads(small.id)[0]
+    assert sum(batch.num_rows for batch in log.read(small.id, 0, OffsetRange(0, head))) == head
+    storage.heal()
+    log.tend()
+    work.append(small, {0: 1}, encoded=True, filling=500)
+    assert log.heads(small.id)[0] == head + 1
+    log.close()
