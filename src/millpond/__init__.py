@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from millpond import errors, spark
     from millpond.archive.settle import SettleReport
     from millpond.errors import MillpondError
-    from millpond.log.engine import Appended as Ack
+    from millpond.log.engine import Ack
     from millpond.model.definition import Settle, StreamDefinition
     from millpond.model.offsets import OffsetRange
     from millpond.model.units import Bytes, Seconds
@@ -32,7 +32,7 @@ __version__ = "0.1.0"
 
 # Public name -> the module it lives in, and its name there.
 _HOMES = {
-    "Ack": ("millpond.log.engine", "Appended"),
+    "Ack": ("millpond.log.engine", "Ack"),
     "Bytes": ("millpond.model.units", "Bytes"),
     "MillpondError": ("millpond.errors", "MillpondError"),
     "OffsetRange": ("millpond.model.offsets", "OffsetRange"),

@@ -33,7 +33,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class Ack:
     """What an append got: offsets per streamlet, how safe they are, and whether it was a retry of an earlier one."""
 
     ranges: dict[int, OffsetRange]
@@ -98,7 +98,7 @@ class LogEngine(Protocol):
         producer: str = "",
         sequence: int = 0,
         schema_version: int | None = None,
-    ) -> Appended:
+    ) -> Ack:
         """Blocks until all parts are as durable as asked. `Backpressure` errors leave nothing behind.
         `schema_version` is that of the parts; None means the newest."""
         ...

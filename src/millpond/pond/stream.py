@@ -15,7 +15,7 @@ from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
 from millpond.errors import InvalidValue, StreamNotFound
 from millpond.ingest import Ingest
-from millpond.log.engine import Appended, LogEngine
+from millpond.log.engine import Ack, LogEngine
 from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.pond.settling import Settling
 from millpond.pond.status import StreamStatus
@@ -70,7 +70,7 @@ class Stream:
 
     def append(
         self, rows: Any, *, producer: str = "", sequence: int | None = None, durability: Durability | None = None
-    ) -> Appended:
+    ) -> Ack:
         """Append records: a dict, a list of dicts, a `RecordBatch`, a `Table` or a pandas DataFrame. All or nothing.
 
         Returns once the records are as safe as the stream's durability (or the one given here) says; the answer
@@ -87,7 +87,7 @@ class Stream:
         now = self._clock.now_micros()
         parts = ingest.prepare(rows, now)
         if not parts:
-            return Appended({}, durability or definition.durability)
+            return Ack({}, durability or definition.durability)
         answer = self._log.append(
             definition.id,
             parts,

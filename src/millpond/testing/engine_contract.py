@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import MillpondError, OffsetGone, PondClosed, StaleSequence, StreamNotFound
-from millpond.log.engine import Appended, LogEngine, Part
+from millpond.log.engine import Ack, LogEngine, Part
 from millpond.model.definition import DURABILITIES, Durability
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Compare, IsNull, Not, Unknown
@@ -179,9 +179,9 @@ class LogEngineContract:
 
     def test_retries_at_the_same_moment_are_one(self, engine: LogEngine) -> None:
         for sequence in range(10):
-            got: list[Appended] = []
+            got: list[Ack] = []
 
-            def retry(_: int, sequence: int = sequence, got: list[Appended] = got) -> None:
+            def retry(_: int, sequence: int = sequence, got: list[Ack] = got) -> None:
                 got.append(append(engine, arrow_part(0, range(2)), producer="p", sequence=sequence))
 
             in_threads(6, retry)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.log.engine import Appended, LogEngine, Part
+from millpond.log.engine import Ack, LogEngine, Part
 from millpond.model.definition import Durability, StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.model.rows import codec_of
@@ -51,7 +51,7 @@ def append(
     durability: Durability = "disk",
     producer: str = "",
     sequence: int = 0,
-) -> Appended:
+) -> Ack:
     """An append at a fixed time."""
     return engine.append(
         stream.id, parts, ingest_micros=INGEST, durability=durability, producer=producer, sequence=sequence

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import InvalidValue, OffsetGone, PondClosed, StreamNotFound
-from millpond.log.engine import Appended, LogStatus, Part, SegmentInfo
+from millpond.log.engine import Ack, LogStatus, Part, SegmentInfo
 from millpond.model.definition import Durability, StreamDefinition
 from millpond.model.evaluate import filter_batch
 from millpond.model.offsets import OffsetRange
@@ -44,7 +44,7 @@ class _Streamlet:
 class _Stream:
     definition: StreamDefinition
     streamlets: dict[int, _Streamlet]
-    appended: dict[tuple[str, int], Appended] = field(default_factory=dict)
+    appended: dict[tuple[str, int], Ack] = field(default_factory=dict)
 
 
 class SimpleLog:
@@ -82,12 +82,12 @@ class SimpleLog:
         producer: str = "",
         sequence: int = 0,
         schema_version: int | None = None,
-    ) -> Appended:
+    ) -> Ack:
         with self._grown:
             stream = self._stream(stream_id)
             earlier = stream.appended.get((producer, sequence)) if producer else None
             if earlier is not None:
-                return Appended(earlier.ranges, earlier.durability, duplicate=True)
+                return Ack(earlier.ranges, earlier.durability, duplicate=True)
             schema = stream.definition.schemas[-1 if schema_version is None else schema_version]
             batches = [(self._streamlet(stream_id, part.streamlet), part, _batch_of(schema, part)) for part in parts]
             ranges: dict[int, OffsetRange] = {}
@@ -96,7 +96,7 @@ class SimpleLog:
                 streamlet.rows += _with_system_columns(batch, part.streamlet, first, ingest_micros)
                 begun = ranges.get(part.streamlet, OffsetRange(first, first)).start
                 ranges[part.streamlet] = OffsetRange(begun, streamlet.head)
-            appended = Appended(ranges, durability)
+            appended = Ack(ranges, durability)
             if producer:
                 stream.appended[producer, sequence] = appended
             self._grown.notify_all()

@@ -22,7 +22,7 @@ from millpond.clock import Clock
 from millpond.errors import DiskFull, JournalClosed, MillpondError, PondClosed
 from millpond.log.embedded.frame import Draft
 from millpond.log.embedded.journal import FULL, Journal, Placed
-from millpond.log.engine import Appended
+from millpond.log.engine import Ack
 from millpond.model.definition import Durability
 from millpond.model.offsets import OffsetRange
 from millpond.settings import Settings
@@ -46,7 +46,7 @@ class Request:
     sequence: int = 0
     bases: list[int] = field(default_factory=list)
     retries: list[Request] = field(default_factory=list)  # the same append again, in the same group
-    answer: Appended | None = None
+    answer: Ack | None = None
     error: BaseException | None = None
     done: Any = None  # a raw lock, released once: cheaper than an Event by far
     finished: bool = False
@@ -62,7 +62,7 @@ class Request:
 class Target(Protocol):
     """Where committed appends go. All calls come from the committer's thread."""
 
-    def retry_of(self, request: Request) -> Appended | None:
+    def retry_of(self, request: Request) -> Ack | None:
         """The answer to an earlier append with the same producer and sequence; may raise for a stale one."""
         ...
 
@@ -107,7 +107,7 @@ class Committer:
 
     # Any thread.
 
-    def submit(self, request: Request) -> Appended:
+    def submit(self, request: Request) -> Ack:
         """Blocks until the append is as durable as it asked."""
         self._enqueue(request, request)
         if request.error is not None:
@@ -250,12 +250,12 @@ class Committer:
             fresh.append(request)
         return fresh
 
-    def _answer_retry(self, request: Request, known: Appended) -> None:
+    def _answer_retry(self, request: Request, known: Ack) -> None:
         """The first answer again, at least as durable as this retry asks."""
         if request.durability == "disk" and (self._unwritten or self._journal.unsynced) and not self._flush():
             self._fail([request], self._closed_error())
             return
-        request.answer = Appended(known.ranges, request.durability, duplicate=True)
+        request.answer = Ack(known.ranges, request.durability, duplicate=True)
         request.finish()
 
     def _give_offsets(self, requests: list[Request]) -> None:
@@ -321,7 +321,7 @@ class Committer:
                 draft.streamlet: OffsetRange(base, base + draft.rows)
                 for draft, base in zip(request.drafts, request.bases, strict=True)
             }
-            request.answer = Appended(ranges, request.durability)
+            request.answer = Ack(ranges, request.durability)
             request.finish()
             for retry in request.retries:
                 self._answer_retry(retry, request.answer)

@@ -33,7 +33,7 @@ from millpond.log.embedded.recovery import (
     restore_stream,
 )
 from millpond.log.embedded.verify import verify_journal, verify_streams
-from millpond.log.engine import Appended, LogStatus, Part, SegmentInfo
+from millpond.log.engine import Ack, LogStatus, Part, SegmentInfo
 from millpond.log.keeper import Keeper, release_unused
 from millpond.log.live import LiveStream
 from millpond.log.piece import Piece, Place
@@ -171,10 +171,10 @@ class EmbeddedLog:
         producer: str = "",
         sequence: int = 0,
         schema_version: int | None = None,
-    ) -> Appended:
+    ) -> Ack:
         stream = self._stream(stream_id)
         if not parts:
-            return Appended({}, durability)
+            return Ack({}, durability)
         for part in parts:
             if not 0 <= part.streamlet < len(stream.streamlets):
                 raise InvalidValue(f"no streamlet {part.streamlet}", hint=f"0 to {len(stream.streamlets) - 1}")
@@ -236,10 +236,10 @@ class EmbeddedLog:
 
     # What the committer calls.
 
-    def retry_of(self, request: Request) -> Appended | None:
+    def retry_of(self, request: Request) -> Ack | None:
         producers = self._producers.get(request.drafts[0].stream)
         found = producers.find(request.producer, request.sequence) if producers is not None else None
-        return Appended(found, request.durability, duplicate=True) if found is not None else None
+        return Ack(found, request.durability, duplicate=True) if found is not None else None
 
     def head(self, stream: int, streamlet: int) -> int:
         live = self._streams.get(stream)
