@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,7 +14,7 @@ from millpond.errors import InvalidRecord
 from millpond.ingest.route import route_batch, route_rows
 from millpond.log.engine import Part
 from millpond.model.definition import StreamDefinition
-from millpond.model.hashing import hash_column, streamlet_of
+from millpond.model.hashing import streamlet_of
 from millpond.model.rows import codec_of
 from millpond.testing import strategies as ponds
 
@@ -52,16 +51,12 @@ def test_every_row_goes_where_its_key_says_and_keeps_its_order(data: st.DataObje
             assert part.rows == batch.num_rows
             wanted = pa.RecordBatch.from_pylist(expected[part.streamlet], schema=schema)
             ponds.assert_same_rows(batch, wanted)
-    for part in by_batch:
-        assert part.key_hashes.dtype == np.uint64
-        assert part.key_hashes.tolist() == hash_column(part.batch.column("key")).tolist()
 
 
 def test_one_streamlet_needs_no_hash_and_no_copy() -> None:
     batch = pa.RecordBatch.from_pylist([{"vid": "a", "n": 1}] * 3, schema=SCHEMA)
     (part,) = route_batch(stream(streamlets=1), batch, itertools.count())
     assert part.batch is batch
-    assert part.key_hashes is None
 
 
 def test_without_keys_whole_appends_take_turns() -> None:
@@ -81,7 +76,6 @@ def test_rows_of_one_key_are_not_moved() -> None:
     batch = pa.RecordBatch.from_pylist([{"vid": "a", "n": n} for n in range(5)], schema=SCHEMA)
     (part,) = route_batch(stream(), batch, itertools.count())
     assert part.batch is batch
-    assert len(part.key_hashes) == 5
 
 
 @pytest.mark.parametrize("keys", [(), ("vid",)])

@@ -28,21 +28,20 @@ def route_batch(definition: StreamDefinition, batch: pa.RecordBatch, turn: Itera
         return [Part(0, rows, batch=batch)]
     if not definition.keys:
         return [Part(next(turn) % streamlets, rows, batch=batch)]
-    hashes = hash_column(batch.column(definition.keys[0]))
     # 16 bits hold every streamlet and make numpy sort by radix.
-    numbers = streamlets_of(hashes, streamlets).astype(np.uint16)
+    numbers = streamlets_of(hash_column(batch.column(definition.keys[0])), streamlets).astype(np.uint16)
     first = int(numbers[0])
     if rows == 1 or bool((numbers == first).all()):
-        return [Part(first, rows, batch=batch, key_hashes=hashes)]
+        return [Part(first, rows, batch=batch)]
     order = np.argsort(numbers, kind="stable")
-    batch, hashes = batch.take(pa.array(order)), hashes[order]
+    batch = batch.take(pa.array(order))
     counts = np.bincount(numbers, minlength=streamlets)
     stops = np.cumsum(counts)
     parts = []
     for streamlet in np.flatnonzero(counts).tolist():
         stop, count = int(stops[streamlet]), int(counts[streamlet])
         start = stop - count
-        parts.append(Part(streamlet, count, batch=batch.slice(start, count), key_hashes=hashes[start:stop]))
+        parts.append(Part(streamlet, count, batch=batch.slice(start, count)))
     return parts
 
 

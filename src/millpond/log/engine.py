@@ -29,7 +29,6 @@ class Part:
     rows: int
     batch: pa.RecordBatch | None = None
     encoded: bytes | None = None
-    key_hashes: Any = None  # numpy uint64 of the primary key, if already computed for routing
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class SegmentInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """How the log does. `writable` is "" or the reason why appends are refused."""
+    """How the log does. `refused` is "" or the reason why appends are refused."""
 
     memory_bytes: int
     memory_quota_bytes: int
