@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,69 +15,17 @@ import pytest
 from millpond.errors import Damaged, DiskFull, JournalClosed, MemoryFull, PondClosed
 from millpond.log.embedded.engine import EmbeddedLog
 from millpond.log.engine import Part
-from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Compare
 from millpond.settings import Settings
 from millpond.storage import LocalStorage
 from millpond.testing.manual_clock import ManualClock
-
-SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64()), ("pad", pa.string())])
-SMALL = Settings(memory_bytes=16_000_000, segment_bytes=64_000, journal_file_bytes=200_000, disk_reserve_bytes=0)
-
-
-def definition(stream_id: int = 20, **changes: Any) -> StreamDefinition:
-    return StreamDefinition(
-        **{"id": stream_id, "name": f"s{stream_id}", "schemas": (SCHEMA,), "keys": ("key",)} | changes
-    )
-
-
-def batch(start: int, rows: int = 500, pad: int = 60) -> pa.RecordBatch:
-    numbers = range(start, start + rows)
-    return pa.record_batch([[f"k{n % 97}" for n in numbers], list(numbers), ["x" * pad] * rows], schema=SCHEMA)
-
-
-class Pool:
-    """Opens logs in one directory and closes them."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = str(directory)
-        self.open_logs: list[EmbeddedLog] = []
-
-    def __call__(self, *, settings: Settings = SMALL, streams: Any = None, storage: Any = None) -> EmbeddedLog:
-        log = EmbeddedLog.open(self.directory, settings=settings, storage=storage)
-        self.open_logs.append(log)
-        for one, boundary in streams if streams is not None else [(definition(), {})]:
-            log.add_stream(one, boundary)
-        log.forget_unclaimed()
-        return log
-
-
-@pytest.fixture
-def pool(tmp_path: Path) -> Iterator[Pool]:
-    made = Pool(tmp_path / "pond")
-    yield made
-    for log in made.open_logs:
-        log.close()
-
-
-def append(log: EmbeddedLog, start: int, rows: int = 500, stream_id: int = 20, **options: Any) -> None:
-    made = batch(start, rows)
-    log.append(stream_id, [Part(0, rows, batch=made)], ingest_micros=1_000 + start, durability="disk", **options)
-
-
-def numbers(log: EmbeddedLog, start: int, stop: int, stream_id: int = 20) -> list[int]:
-    found = log.read(stream_id, 0, OffsetRange(start, stop), columns=["n"])
-    return [n for each in found for n in each.column("n").to_pylist()]
+from tests.log.conftest import SCHEMA, SMALL, Pool, append, batch, definition, files, numbers
 
 
 def times(log: EmbeddedLog, start: int, stop: int, stream_id: int = 20) -> list[int]:
     found = log.read(stream_id, 0, OffsetRange(start, stop), columns=["_ingest_time"])
     return [micros for each in found for micros in each.column(0).cast(pa.int64()).to_pylist()]
-
-
-def files(pool: Pool) -> list[str]:
-    return sorted(os.listdir(os.path.join(pool.directory, "journal")))
 
 
 def test_the_journal_rolls_and_every_file_can_be_read_back(pool: Pool) -> None:
