@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -35,16 +35,27 @@ Live = dict[tuple[int, int], OffsetRange]
 class JournalCleaner:
     """Called after a release, by any thread; one pass at a time."""
 
-    def __init__(self, journal: Journal, committer: Committer, keeper: Keeper, ratio: float) -> None:
-        self._journal, self._committer, self._keeper, self._ratio = journal, committer, keeper, ratio
+    def __init__(
+        self,
+        journal: Journal,
+        committer: Committer,
+        keeper: Keeper,
+        streams: Callable[[], Mapping[int, LiveStream]],
+        ratio: float,
+    ) -> None:
+        self._journal, self._committer, self._keeper = journal, committer, keeper
+        self._streams, self._ratio = streams, ratio
         self._one_at_a_time = threading.Lock()
         self.failure = ""
 
-    def clean(self, streams: Mapping[int, LiveStream]) -> None:
+    def clean(self) -> None:
         """Remove what can go."""
         with self._one_at_a_time:
             try:
-                for file in self._journal.files[:-1]:
+                files = self._journal.files[:-1]
+                # Taken after the files: a stream that is made later has nothing in any of them.
+                streams = self._streams()
+                for file in files:
                     if not self._committer.refused:
                         self._clean_file(file, streams)
                 self.failure = ""

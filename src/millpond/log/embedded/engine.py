@@ -111,7 +111,13 @@ class EmbeddedLog:
         self._committer = Committer(
             self._journal, self, self._settings, self._clock, lambda: self._storage.free_bytes(self._directory)
         )
-        self._cleaner = JournalCleaner(self._journal, self._committer, self._keeper, self._settings.journal_clean_ratio)
+        self._cleaner = JournalCleaner(
+            self._journal,
+            self._committer,
+            self._keeper,
+            lambda: self._streams,
+            self._settings.journal_clean_ratio,
+        )
 
     # Streams.
 
@@ -356,7 +362,7 @@ class EmbeddedLog:
 
     def _clean_journal(self) -> None:
         """Let go of journal files that hold nothing live, and copy forward what keeps a mostly dead one."""
-        self._cleaner.clean(self._streams)
+        self._cleaner.clean()
 
     def tend(self) -> None:
         """Wait until closed segments are sealed and memory is within its quotas."""
