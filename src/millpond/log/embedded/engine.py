@@ -292,8 +292,14 @@ class EmbeddedLog:
                 if draft.stream in heads:
                     known = heads[draft.stream]
                     known[draft.streamlet] = min(known[draft.streamlet], base)
+        # Their retries must be appends again after a crash, so what is written down must not know them either.
+        owed = {(r.drafts[0].stream, r.producer, r.sequence) for r in unwritten if r.producer}
         streams = {
-            i: StreamState(self._streams[i].definition.generation, known, self._producers[i].state())
+            i: StreamState(
+                self._streams[i].definition.generation,
+                known,
+                [each for each in self._producers[i].state() if (i, each[0], each[1]) not in owed],
+            )
             for i, known in heads.items()
         }
         return encode_state(JournalState({**self._recovered.states, **streams}))
