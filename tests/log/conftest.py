@@ -15,6 +15,7 @@ from millpond.log.engine import Ack, Part
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.settings import Settings
+from millpond.storage import LocalStorage
 
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64()), ("pad", pa.string())])
 SMALL = Settings(memory_bytes=16_000_000, segment_bytes=64_000, journal_file_bytes=200_000, disk_reserve_bytes=0)
@@ -67,3 +68,46 @@ def numbers(log: EmbeddedLog, start: int, stop: int, stream_id: int = 20) -> lis
 
 def files(pool: Pool) -> list[str]:
     return sorted(os.listdir(os.path.join(pool.directory, "journal")))
+
+
+class Failing(LocalStorage):
+    """Storage whose journal file can be made to fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.write_error = self.sync_error = self.put_error = 0
+        self.sync_errors_left = -1  # without end
+        self.free = 10**12
+
+    def create_append(self, path: str) -> Any:
+        return self._wrap(super().create_append(path))
+
+    def open_append(self, path: str) -> Any:
+        return self._wrap(super().open_append(path))
+
+    def put(self, path: str, data: Any, *, sync: bool = True) -> None:
+        if self.put_error:
+            raise OSError(self.put_error, os.strerror(self.put_error))
+        super().put(path, data, sync=sync)
+
+    def free_bytes(self, path: str) -> int:
+        return self.free
+
+    def _wrap(self, file: Any) -> Any:
+        write, sync = file.write, file.sync
+
+        def failing_write(buffers: Any) -> int:
+            if self.write_error:
+                write([b"half a frame"])
+                file._position -= len(b"half a frame")
+                raise OSError(self.write_error, os.strerror(self.write_error))
+            return int(write(buffers))
+
+        def failing_sync() -> None:
+            if self.sync_error and self.sync_errors_left:
+                self.sync_errors_left -= 1
+                raise OSError(self.sync_error, os.strerror(self.sync_error))
+            sync()
+
+        file.write, file.sync = failing_write, failing_sync
+        return file

@@ -7,7 +7,6 @@ import errno
 import os
 import threading
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,9 +17,8 @@ from millpond.log.engine import Part
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Compare
 from millpond.settings import Settings
-from millpond.storage import LocalStorage
 from millpond.testing.manual_clock import ManualClock
-from tests.log.conftest import SCHEMA, SMALL, Pool, append, batch, definition, files, numbers
+from tests.log.conftest import SCHEMA, SMALL, Failing, Pool, append, batch, definition, files, numbers
 
 
 def times(log: EmbeddedLog, start: int, stop: int, stream_id: int = 20) -> list[int]:
@@ -175,47 +173,6 @@ def test_single_rows_become_arrow_by_the_thousand(pool: Pool) -> None:
     log.close()
     again = pool()
     assert numbers(again, 0, 3_000) == list(range(3_000))
-
-
-class Failing(LocalStorage):
-    """Storage whose journal file can be made to fail."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.write_error = self.sync_error = self.put_error = 0
-        self.free = 10**12
-
-    def create_append(self, path: str) -> Any:
-        return self._wrap(super().create_append(path))
-
-    def open_append(self, path: str) -> Any:
-        return self._wrap(super().open_append(path))
-
-    def put(self, path: str, data: Any, *, sync: bool = True) -> None:
-        if self.put_error:
-            raise OSError(self.put_error, os.strerror(self.put_error))
-        super().put(path, data, sync=sync)
-
-    def free_bytes(self, path: str) -> int:
-        return self.free
-
-    def _wrap(self, file: Any) -> Any:
-        write, sync = file.write, file.sync
-
-        def failing_write(buffers: Any) -> int:
-            if self.write_error:
-                write([b"half a frame"])
-                file._position -= len(b"half a frame")
-                raise OSError(self.write_error, os.strerror(self.write_error))
-            return int(write(buffers))
-
-        def failing_sync() -> None:
-            if self.sync_error:
-                raise OSError(self.sync_error, os.strerror(self.sync_error))
-            sync()
-
-        file.write, file.sync = failing_write, failing_sync
-        return file
 
 
 def test_a_full_disk_refuses_appends_until_there_is_room_again(pool: Pool) -> None:

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 _ORDER: dict[Durability, int] = {"memory": 0, "os": 1, "disk": 2}
 CLOSE_HINT = "the pond is closed, but appends that were acknowledged at `os` or `memory` are lost"
 FULL_HINT = "make room on the disk under the pond, then append again; nothing was kept of this append"
+OWED_HINT = "make room on the disk under the pond: what was acknowledged is readable, and written when there is room"
 
 
 @dataclass(slots=True, eq=False)
@@ -213,8 +214,8 @@ class Committer:
         early = [r for r in fresh if r.durability == "memory"]
         if early:
             self._target.publish(early, None)
-            self._answer(early)
             self._unwritten += early
+            self._answer(early)
         late = [r for r in fresh if r.durability != "memory"]
         placed = self._write(late)
         if placed is None:
@@ -252,11 +253,17 @@ class Committer:
 
     def _answer_retry(self, request: Request, known: Ack) -> None:
         """The first answer again, at least as durable as this retry asks."""
-        if request.durability == "disk" and (self._unwritten or self._journal.unsynced) and not self._flush():
-            self._fail([request], self._closed_error())
+        if not self._is_safe(request.durability) and not self._flush():
+            self._fail([request], self._owed_error())
             return
         request.answer = Ack(known.ranges, request.durability, duplicate=True)
         request.finish()
+
+    def _is_safe(self, durability: Durability) -> bool:
+        """Whether all that was acknowledged is as durable as this."""
+        if durability == "memory":
+            return True
+        return not self._unwritten and (durability == "os" or not self._journal.unsynced)
 
     def _give_offsets(self, requests: list[Request]) -> None:
         heads: dict[tuple[int, int], int] = {}
@@ -272,6 +279,9 @@ class Committer:
 
     def _write(self, late: list[Request]) -> list[list[Placed]] | None:
         """Write what is acknowledged but unwritten, then `late`: where that went, or None if `late` failed."""
+        if self.refused:
+            self._fail(late, self._closed_error())
+            return None
         owed = self._unwritten
         groups = [list(zip(r.drafts, r.bases, strict=True)) for r in (*owed, *late)]
         if not groups:
@@ -299,7 +309,11 @@ class Committer:
         return self._closed_error()
 
     def _sync(self, waiting: list[Request]) -> bool:
-        """Sync. False: it failed, so did all who waited for it, and the journal is closed to writes."""
+        """Sync. False: it failed, so did all who waited for it, and the journal is closed to writes. A journal that is
+        closed is not asked again: a second sync may succeed without having written what the first one failed to."""
+        if self.refused:
+            self._fail(waiting, self._closed_error())
+            return False
         try:
             self._journal.sync()
         except OSError as error:
@@ -312,7 +326,7 @@ class Committer:
 
     def _flush(self) -> bool:
         """Write and sync all that was acknowledged; whether that worked."""
-        return not self.refused and self._write([]) is not None and self._sync([])
+        return self._write([]) is not None and self._sync([])
 
     def _answer(self, requests: list[Request]) -> None:
         self.appends += len(requests)
@@ -355,6 +369,10 @@ class Committer:
             hint="what was acknowledged is safe and readable; look at the disk, then close and reopen the pond",
         )
 
+    def _owed_error(self) -> MillpondError:
+        """Why a flush failed."""
+        return self._closed_error() if self.refused else DiskFull("the disk is full", hint=OWED_HINT)
+
     def append_copies(self, drafts: list[tuple[Draft, int]]) -> None:
         """Write records again that the journal has already, and sync. Only inside `run_inside`."""
         if self.refused:
@@ -371,24 +389,25 @@ class Committer:
         """Everything acknowledged so far is on disk when this returns. Any thread."""
 
         def inside() -> None:
-            if (self._unwritten or self._journal.unsynced) and not self._flush():
-                raise self._closed_error() if self.refused else DiskFull("the disk is full", hint=FULL_HINT)
+            if not self._is_safe("disk") and not self._flush():
+                raise self._owed_error()
 
         self.run_inside(inside)
 
     def stop(self) -> None:
         """Finish what is queued, flush, end the thread and close the journal. May be called twice. Raises, after all
         that, if records that were acknowledged at `os` or `memory` could not be made durable."""
-        if self._stopping:
-            return
+        with self._mutex:
+            if self._stopping:
+                return
+            self._stopping = True
+        self._wake.release()
+        self._thread.join()
         clean = False
         try:
-            clean = bool(self.run_inside(self._flush))
+            # After the thread's end: nothing can be acknowledged behind this flush.
+            clean = self._flush()
             if not clean and (self._unwritten or self._unsynced_acks):
                 raise self._closed_error() if self.refused else DiskFull("the disk is full", hint=CLOSE_HINT)
         finally:
-            with self._mutex:
-                self._stopping = True
-            self._wake.release()
-            self._thread.join()
             self._journal.close(clean=clean)
