@@ -59,6 +59,8 @@ def pages_with_code() -> list[Any]:
     return found
 
 
+# Whoever comes first starts Spark, which takes minutes where many run at once.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", pages_with_code())
 def test_the_python_on_a_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
