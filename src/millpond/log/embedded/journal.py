@@ -110,6 +110,10 @@ class Journal:
             file = JournalFile(number, path, self._storage, self._storage.size(path))
             data = memoryview(self._storage.map(path)) if file.bytes else memoryview(b"")
             scanned = journal_file.scan(data, path, number, self._pond_id, last=last)
+            if last and not scanned.frames:
+                # Nothing is appended before the state frame is synced. A file that went on without one would forget,
+                # once it is the only one left, what older files stated.
+                scanned.good_end = 0
             if scanned.torn_bytes or scanned.good_end == 0:
                 self._cut_tail(file, scanned, data)
             done += file.bytes
