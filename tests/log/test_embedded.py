@@ -266,3 +266,19 @@ def test_weaker_durabilities_are_synced_in_time(tmp_path: Path) -> None:
     again.close()
     with pytest.raises(PondClosed):
         again.heads(20)
+
+
+def test_a_read_that_began_before_an_alteration_goes_on_with_its_columns(pool: Pool) -> None:
+    log = pool()
+    for start in range(0, 3_500, 500):
+        append(log, start)
+    schema = definition().schema
+    reading = log.read(20, 0, OffsetRange(0, 3_500))
+    first = next(reading)
+    log.alter_stream(definition(schemas=(schema, pa.schema([*schema, ("more", pa.int64())]))))
+    log.seal(20)
+    log.tend()
+    rest = list(reading)
+    assert {b.schema for b in rest} == {first.schema}
+    assert first.num_rows + sum(b.num_rows for b in rest) == 3_500
+    assert numbers(log, 0, 3_500) == list(range(3_500))

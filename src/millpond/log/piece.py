@@ -43,7 +43,8 @@ class Codecs(Protocol):
 
 
 class Piece:
-    """Rows `base` to `base + rows` of a streamlet. `ingest` is one time for all, or one per row."""
+    """Rows `base` to `base + rows` of a streamlet. `ingest` is one time for all, or one per row; of a copied piece that
+    is read from its place, only the first and the last time."""
 
     __slots__ = ("base", "batch", "bytes", "encoded", "ingest", "place", "rows", "version")
 
@@ -93,9 +94,12 @@ class Chunk(NamedTuple):
 
 
 def upgrade(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """`batch` with nulls for the columns that were added after it was written."""
+    """`batch` with nulls for the columns that were added after it was written. It may also have more than `schema`:
+    whoever reads while the stream is altered goes on with the columns that it began with."""
     if batch.num_columns == len(schema):
         return batch
+    if batch.num_columns > len(schema):
+        return batch.select(schema.names)
     added = [pa.nulls(batch.num_rows, field.type) for field in list(schema)[batch.num_columns :]]
     return pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema)
 
@@ -107,17 +111,26 @@ def _load(piece: Piece, definition: StreamDefinition, codecs: Codecs) -> Chunk:
         batch = piece.batch
     else:
         assert piece.place is not None
-        schema = definition.schemas[piece.version]
         if piece.place.kind == COPIED:
-            stored = schema.append(pa.field(INGEST_TIME, TIMESTAMP))
-            whole = pa.ipc.read_record_batch(pa.py_buffer(_view(piece)), stored)
-            ingest = np.asarray(whole.column(len(schema)).cast(pa.int64()))
-            batch = whole.select(schema.names)
+            batch, ingest = _read_copied(piece, definition)
         else:
-            batch = pa.ipc.read_record_batch(pa.py_buffer(_view(piece)), schema)
+            batch = pa.ipc.read_record_batch(pa.py_buffer(_view(piece)), definition.schemas[piece.version])
     if batch.num_rows != piece.rows:
         raise Damaged(f"a piece of {piece.rows} rows at offset {piece.base} has {batch.num_rows}", hint="")
     return Chunk(piece.base, upgrade(batch, definition.schema), times_of(ingest, piece.rows))
+
+
+def _read_copied(piece: Piece, definition: StreamDefinition) -> tuple[pa.RecordBatch, Micros]:
+    schema = definition.schemas[piece.version]
+    stored = schema.append(pa.field(INGEST_TIME, TIMESTAMP))
+    whole = pa.ipc.read_record_batch(pa.py_buffer(_view(piece)), stored)
+    return whole.select(schema.names), np.asarray(whole.column(len(schema)).cast(pa.int64()))
+
+
+def copied_times(piece: Piece, definition: StreamDefinition) -> Micros:
+    """The first and the last ingest time of a copied piece: its frame names only one."""
+    _, ingest = _read_copied(piece, definition)
+    return np.array([ingest.min(), ingest.max()], np.int64)
 
 
 def _view(piece: Piece) -> memoryview:

@@ -7,6 +7,7 @@ damaged.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +20,7 @@ from millpond.log.embedded.frame import Frame
 from millpond.log.embedded.journal import Journal, JournalFile, note_recovered
 from millpond.log.embedded.journal_file import RESTORE
 from millpond.log.live import LiveStream
-from millpond.log.piece import ARROW, COPIED, ROWS, Piece, Place
+from millpond.log.piece import ARROW, COPIED, ROWS, Piece, Place, copied_times
 from millpond.log.producers import Producers
 from millpond.log.segment import State
 from millpond.model.offsets import OffsetRange
@@ -84,7 +85,9 @@ def restore_stream(recovered: Recovered, stream: LiveStream, producers: Producer
         settled = boundary.get(number, 0)
         known = state.heads[number] if state is not None and number < len(state.heads) else 0
         pieces = _dense(stream, number, _newest(found, settled), settled)
-        streamlet.start = streamlet.head = pieces[0].base if pieces else max(settled, known)
+        if not pieces and known > settled:
+            raise _missing(stream, number, settled, known, "the journal's first files")
+        streamlet.start = streamlet.head = pieces[0].base if pieces else settled
         for piece in pieces:
             streamlet.publish(piece)
         if streamlet.head < known:
@@ -117,15 +120,17 @@ def _newest(found: list[tuple[Frame, JournalFile]], settled: int) -> list[tuple[
     if not any(frame.kind == frames.COPIED for frame, _ in above):
         return above
     kept: list[tuple[Frame, JournalFile]] = []
-    covered: list[tuple[int, int]] = []
+    starts: list[int] = []  # what newer frames cover, as stretches that do not meet, in order
+    stops: list[int] = []
     for frame, file in reversed(above):
         low, high = max(frame.base, settled), frame.base + frame.rows
-        for start, stop in sorted(covered):  # what newer frames leave of this one
-            if start <= low < stop:
-                low = stop
-        if low < high:
-            kept.append((frame, file))
-            covered.append((frame.base, high))
+        at = bisect_right(starts, low)
+        if at and stops[at - 1] >= high:
+            continue
+        kept.append((frame, file))
+        first, past = bisect_left(stops, low), bisect_right(starts, high)
+        merged = min([low, *starts[first:past]]), max([high, *stops[first:past]])
+        starts[first:past], stops[first:past] = [merged[0]], [merged[1]]
     return sorted(kept, key=lambda each: each[0].base)
 
 
@@ -137,10 +142,17 @@ def _dense(stream: LiveStream, streamlet: int, found: list[tuple[Frame, JournalF
         if frame.base != expected and (pieces or frame.base > settled):
             raise _missing(stream, streamlet, expected, frame.base, file.path)
         view = partial(file.view, frame.payload_at, frame.payload_bytes, frame.payload_crc)
-        place = Place(view, KINDS[frame.kind], file.number)
-        pieces.append(
-            Piece(frame.base, frame.rows, frame.payload_bytes, frame.ingest_micros, frame.schema_version, place=place)
+        piece = Piece(
+            frame.base,
+            frame.rows,
+            frame.payload_bytes,
+            frame.ingest_micros,
+            frame.schema_version,
+            place=Place(view, KINDS[frame.kind], file.number),
         )
+        if frame.kind == frames.COPIED:
+            piece.ingest = copied_times(piece, stream.definition)
+        pieces.append(piece)
     return pieces
 
 
