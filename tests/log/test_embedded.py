@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -282,3 +283,21 @@ def test_a_read_that_began_before_an_alteration_goes_on_with_its_columns(pool: P
     assert {b.schema for b in rest} == {first.schema}
     assert first.num_rows + sum(b.num_rows for b in rest) == 3_500
     assert numbers(log, 0, 3_500) == list(range(3_500))
+
+
+def test_appends_acknowledged_at_memory_are_written_once_there_is_room_again(pool: Pool) -> None:
+    storage = Failing()
+    settings = Settings(memory_bytes=16_000_000, disk_reserve_bytes=0, flush_seconds=0.01)
+    log = pool(storage=storage, settings=settings)
+    append(log, 0, 5)
+    storage.write_error = errno.ENOSPC
+    log.append(20, [Part(0, 5, batch=batch(5, 5))], ingest_micros=0, durability="memory")
+    assert numbers(log, 0, 10) == list(range(10))
+    end = time.monotonic() + 30
+    while not log.status().warnings:
+        assert time.monotonic() < end, "the failed write must be shown"
+    assert "No space left" in log.status().warnings[0]
+    storage.write_error = 0
+    while log.status().warnings:
+        assert time.monotonic() < end, "it must be written by itself"
+    assert log.heads(20) == {0: 10}

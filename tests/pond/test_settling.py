@@ -170,3 +170,18 @@ def flip(path: Path, position: int) -> None:
         byte = file.read(1)
         file.seek(position)
         file.write(bytes([byte[0] ^ 0x10]))
+
+
+def test_a_stream_that_cannot_settle_on_close_does_not_keep_the_others_from_it(ponds: Ponds) -> None:
+    pond = ponds(settle_on_close=True)
+    streams = [pond.create_stream(name, METERS) for name in ("a", "b", "c")]
+    for stream in streams:
+        stream.append(rows(0, 10))
+    Path(pond.path, "archive").mkdir()
+    Path(streams[0].archive.root).write_text("in the way")
+    with pytest.raises(millpond.MillpondError, match="a-16"):
+        pond.close()
+    Path(streams[0].archive.root).unlink()
+    with ponds() as again:
+        assert [stream.status().rows_settled for stream in again.streams()] == [0, 10, 10]
+        assert temps(again.stream("a")) == list(range(10))

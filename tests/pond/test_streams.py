@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -202,3 +204,18 @@ def test_an_unknown_setting_is_refused_with_those_there_are(ponds: Ponds) -> Non
     with pytest.raises(InvalidValue, match="no setting 'memory_byte'") as caught:
         ponds(memory_byte=5)
     assert "memory_bytes" in caught.value.hint
+
+
+def test_an_archive_elsewhere_is_remembered(ponds: Ponds, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    with ponds(archive=elsewhere) as pond:
+        stream = pond.create_stream("s", METERS)
+        stream.append(rows(0, 5))
+        stream.settle()
+    assert list(elsewhere.glob("s-16/_delta_log/*.json"))
+    with ponds() as pond:
+        assert temps(pond.stream("s")) == [0, 1, 2, 3, 4]
+    with pytest.raises(InvalidValue, match="keeps its archive in"):
+        ponds(archive=tmp_path / "another")
+    with pytest.raises(InvalidValue, match="not a local directory"):
+        ponds(archive="s3://bucket/pond")

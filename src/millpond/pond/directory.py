@@ -27,6 +27,7 @@ class PondFile(msgspec.Struct):
     format: int
     id: str
     created_micros: int
+    archive: str | None = None  # where settled data goes, if not under the pond
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,14 @@ class PondDirectory:
 
     path: str
     id: bytes
+    archive: str
     lock: FileLock
 
-    @property
-    def archive(self) -> str:
-        return os.path.join(self.path, "archive")
-
     @classmethod
-    def open(cls, path: str, storage: Storage, clock: Clock, *, create: bool) -> PondDirectory:
-        """Take the lock, and read or make `pond.json`."""
+    def open(
+        cls, path: str, storage: Storage, clock: Clock, *, create: bool, archive: str | None = None
+    ) -> PondDirectory:
+        """Take the lock, and read or make `pond.json`. `archive` is chosen when the pond is made and kept for good."""
         described = os.path.join(path, "pond.json")
         if not storage.exists(described):
             if not create:
@@ -66,18 +66,26 @@ class PondDirectory:
             ) from None
         try:
             if not storage.exists(described):
-                fresh = PondFile(FORMAT, secrets.token_hex(16), clock.now_micros())
+                fresh = PondFile(FORMAT, secrets.token_hex(16), clock.now_micros(), archive)
                 storage.replace(described, msgspec.json.format(msgspec.json.encode(fresh)))
             # Whoever made the directory may have been killed before its name was safe.
             storage.sync_directory(path)
             storage.sync_directory(os.path.dirname(path))
-            return cls(path, _read_id(described, storage), lock)
+            pond_id, kept = _read(described, storage)
+            if archive not in (None, kept):
+                place = f"in {kept}" if kept else "in its own directory"
+                raise InvalidValue(
+                    f"the pond {path} keeps its archive {place}, not in {archive}",
+                    hint="an archive is chosen when its pond is made; leave `archive` out to open this one",
+                )
+            return cls(path, pond_id, kept or os.path.join(path, "archive"), lock)
         except BaseException:
             lock.release()
             raise
 
 
-def _read_id(described: str, storage: Storage) -> bytes:
+def _read(described: str, storage: Storage) -> tuple[bytes, str | None]:
+    """The pond's id, and where its archive is if it is elsewhere."""
     data = storage.read(described)
     hint = "restore it from a copy: the journal's files and the archive's commits carry the same id"
     try:
@@ -92,4 +100,4 @@ def _read_id(described: str, storage: Storage) -> bytes:
         )
     if len(pond_id) != 16:
         raise Damaged(f"{described} holds an id of {len(pond_id)} bytes", hint=hint)
-    return pond_id
+    return pond_id, found.archive

@@ -37,15 +37,16 @@ def open_pond(
 ) -> Pond:
     """Open the pond in a directory, made if it is not there (unless `create=False`). One process at a time.
 
-    `archive`: where settled data goes, if not under the pond. `settle_on_close`: settle everything when the pond is
-    closed. `background=False`: nothing settles or merges by itself. `progress(done_bytes, total_bytes)` is called while
-    the journal is recovered; without it, progress is logged when recovery takes longer than a second. `storage` and
-    `clock` are for tests. Any setting of `millpond.settings` may be given by name.
+    `archive`: where settled data goes, if not under the pond; chosen when the pond is made. `settle_on_close`: settle
+    everything when the pond is closed. `background=False`: nothing settles or merges by itself.
+    `progress(done_bytes, total_bytes)` is called while the journal is recovered; without it, progress is logged when
+    recovery takes longer than a second. `storage` and `clock` are for tests. Any setting of `millpond.settings` may be
+    given by name.
     """
     chosen = _settings(settings)
     where = os.path.abspath(os.fspath(path))
     disk, time = storage or LocalStorage(), clock or SystemClock()
-    directory = PondDirectory.open(where, disk, time, create=create)
+    directory = PondDirectory.open(where, disk, time, create=create, archive=_archive_path(archive))
     log: EmbeddedLog | None = None
     try:
         log = EmbeddedLog.open(
@@ -58,7 +59,6 @@ def open_pond(
         )
         return Pond(
             directory,
-            _archive_root(directory, archive),
             log,
             disk,
             time,
@@ -83,9 +83,9 @@ def _settings(given: dict[str, int | float]) -> Settings:
     return Settings(**given)  # type: ignore[arg-type]
 
 
-def _archive_root(directory: PondDirectory, archive: str | os.PathLike[str] | None) -> str:
+def _archive_path(archive: str | os.PathLike[str] | None) -> str | None:
     if archive is None:
-        return directory.archive
+        return None
     where = os.fspath(archive)
     if "://" in where and not where.startswith("file://"):
         raise InvalidValue(f"archive {where!r} is not a local directory", hint="name a directory of this machine")

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
-from millpond.errors import PondClosed, StreamExists, StreamNotFound, TooLarge
+from millpond.errors import MillpondError, PondClosed, StreamExists, StreamNotFound, TooLarge
 from millpond.ingest import Ingest
 from millpond.log.embedded.engine import EmbeddedLog
 from millpond.log.engine import Part
@@ -50,7 +50,6 @@ class Pond:
     def __init__(
         self,
         directory: PondDirectory,
-        archive_root: str,
         log: EmbeddedLog,
         storage: Storage,
         clock: Clock,
@@ -59,7 +58,7 @@ class Pond:
         background: bool,
         settle_on_close: bool,
     ) -> None:
-        self._directory, self._archive_root, self._log = directory, archive_root, log
+        self._directory, self._log = directory, log
         self._storage, self._clock, self._settings = storage, clock, settings
         self._settle_on_close = settle_on_close
         self._lock = threading.RLock()
@@ -174,7 +173,7 @@ class Pond:
         return pa.Table.from_batches([b.select(schema.names) for b in self._own_records(AUDIT)], schema)
 
     def _open_stream(self, definition: StreamDefinition) -> Stream:
-        root = os.path.join(self._archive_root, definition.directory)
+        root = os.path.join(self._directory.archive, definition.directory)
         archive = StreamArchive.open(self._storage, root, definition, self._directory.id.hex(), self._clock)
         self._log.add_stream(definition, archive.snapshot().boundary)
         return Stream(definition, self._log, archive, self._clock, self._settings, self._open_door)
@@ -182,7 +181,7 @@ class Pond:
     def _finish_drops(self) -> None:
         """Finish what a crash in the middle of a drop left behind."""
         for definition in self._catalog.dropped.values():
-            directory = os.path.join(self._archive_root, definition.directory)
+            directory = os.path.join(self._directory.archive, definition.directory)
             if self._storage.exists(directory):
                 self._storage.remove_tree(directory)
 
@@ -291,9 +290,7 @@ class Pond:
             if self._background is not None:
                 self._background.stop()
             if settle if settle is not None else self._settle_on_close:
-                for stream in self._stream_list():
-                    if stream.definition.settle is not None:
-                        stream.settle()
+                self._settle_all()
         finally:
             try:
                 if self._door is not None:
@@ -301,6 +298,18 @@ class Pond:
                 self._log.close()
             finally:
                 self._directory.lock.release()
+
+    def _settle_all(self) -> None:
+        """Settle every stream that is archived; one that fails does not keep the others from it."""
+        failures: list[MillpondError] = []
+        for stream in self._stream_list():
+            if stream.definition.settle is not None:
+                try:
+                    stream.settle()
+                except MillpondError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
 
     def __enter__(self) -> Pond:
         return self

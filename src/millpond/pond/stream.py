@@ -84,15 +84,16 @@ class Stream:
             )
         ingest = self._ingest
         definition = self.definition
+        chosen = definition.durability if durability is None else check_durability(durability)
         now = self._clock.now_micros()
         parts = ingest.prepare(rows, now)
         if not parts:
-            return Ack({}, durability or definition.durability)
+            return Ack({}, chosen)
         answer = self._log.append(
             definition.id,
             parts,
             ingest_micros=now,
-            durability=check_durability(durability) if durability else definition.durability,
+            durability=chosen,
             producer=producer,
             sequence=sequence or 0,
             schema_version=ingest.definition.schema_version,

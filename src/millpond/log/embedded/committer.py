@@ -95,6 +95,7 @@ class Committer:
         self._wake = threading.Semaphore(0)
         self._idle = True
         self._stopping = False
+        self._write_failure = ""
         self._unwritten: list[Request] = []  # acknowledged at `memory`, not in the file yet
         self._unsynced_acks = False  # acknowledged at `memory` or `os`, in the file, not synced yet
         self._dirty_since: float | None = None
@@ -215,6 +216,7 @@ class Committer:
         if early:
             self._target.publish(early, None)
             self._unwritten += early
+            self._dirty()  # whatever becomes of this write, it is owed one
             self._answer(early)
         late = [r for r in fresh if r.durability != "memory"]
         placed = self._write(late)
@@ -290,6 +292,7 @@ class Committer:
             self._journal.prepare(lambda: self._target.state(owed))
             placed = self._journal.append(groups)
         except OSError as error:
+            self._write_failure = str(error)
             self._fail(late, self._write_error(error))
             return None
         self._unwritten = []
@@ -297,9 +300,18 @@ class Committer:
         for request, places in zip(owed, placed, strict=False):
             self._target.placed_later(request, places)
         self.groups += 1
+        self._dirty()
+        return placed[len(owed) :]
+
+    def _dirty(self) -> None:
+        """There is something that must be written or synced before long."""
         if self._dirty_since is None:
             self._dirty_since = self._clock.monotonic_seconds()
-        return placed[len(owed) :]
+
+    @property
+    def write_failure(self) -> str:
+        """Why appends that were acknowledged at `memory` are not in the journal yet; "" if none are held up."""
+        return self._write_failure if self._unwritten else ""
 
     def _write_error(self, error: OSError) -> MillpondError:
         """What a failed write means: a full disk passes, anything else closes the journal to writes."""

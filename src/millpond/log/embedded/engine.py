@@ -392,6 +392,8 @@ class EmbeddedLog:
         warnings = [f"a torn tail of the journal was cut and kept in {path}" for path in self._journal.torn]
         if self._keeper.failure:
             warnings.append(f"spilling fails: {self._keeper.failure}")
+        if self._committer.write_failure:
+            warnings.append(f"appends acknowledged at `memory` wait to be written: {self._committer.write_failure}")
         if self._cleaner.failure:
             warnings.append(f"journal files cannot be let go of: {self._cleaner.failure}")
         return LogStatus(

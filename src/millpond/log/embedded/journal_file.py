@@ -30,7 +30,7 @@ FILE_HEADER = struct.Struct("<8sH6xQ16sq12xI")
 FILE_HEADER_BYTES = 64
 assert FILE_HEADER.size == FILE_HEADER_BYTES
 
-RESTORE = "restore this file from a copy; nothing was changed. `millpond verify` lists what else is affected"
+RESTORE = "restore this file from a copy; nothing was changed by trying"
 
 
 def file_name(number: int) -> str:

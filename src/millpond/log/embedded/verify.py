@@ -37,7 +37,7 @@ def verify_journal(
         progress(done, total)
     for path in torn:
         name = os.path.join("journal", os.path.basename(path))
-        hint = "nothing in it was acknowledged at `disk`; look at it if you like, then remove it"
+        hint = "a write that a crash cut short leaves this, and none of it was acknowledged at `disk`; remove it if so"
         yield Finding("warning", name, "a torn tail that was cut off when the pond was opened", hint)
 
 
