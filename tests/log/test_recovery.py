@@ -99,3 +99,16 @@ def test_one_copied_frame_among_many_does_not_hold_up_the_open() -> None:
     """A hundred thousand single records: seconds if each looks at all others, and they would be hours."""
     found = [frame(frames.COPIED, 0, 10), *(frame(frames.ROWS, 10 + n, 1) for n in range(100_000))]
     assert _newest(found, 0) == found
+
+
+def test_a_stream_that_is_never_archived_is_whole_or_damaged(pool: Pool) -> None:
+    """Nothing of it was let go of, so its first records cannot be missing rightly."""
+    log = pool(streams=[(definition(settle=None), {})])
+    for start in range(0, 5_000, 500):
+        append(log, start)
+    log.close()
+    os.remove(os.path.join(pool.directory, "journal", files(pool)[0]))
+    log = EmbeddedLog.open(pool.directory, settings=SMALL)
+    pool.open_logs.append(log)
+    with pytest.raises(Damaged, match=r"offsets \[0, \d+\) are missing"):
+        log.add_stream(definition(settle=None))

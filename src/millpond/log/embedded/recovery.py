@@ -138,8 +138,8 @@ def _dense(stream: LiveStream, streamlet: int, found: list[tuple[Frame, JournalF
     """Frames as pieces, checked to follow one another without a gap."""
     pieces: list[Piece] = []
     for frame, file in found:
-        expected = pieces[-1].end if pieces else min(frame.base, settled) if stream.definition.settle else frame.base
-        if frame.base != expected and (pieces or frame.base > settled):
+        expected = pieces[-1].end if pieces else min(frame.base, settled)
+        if frame.base != expected:
             raise _missing(stream, streamlet, expected, frame.base, file.path)
         view = partial(file.view, frame.payload_at, frame.payload_bytes, frame.payload_crc)
         piece = Piece(
