@@ -22,6 +22,7 @@ from millpond.log.piece import Piece, load
 from millpond.log.sealed import Sealed, with_system
 from millpond.log.segment import Segment, State
 from millpond.log.spill import SpillFile, spill_name
+from millpond.model.offsets import OffsetRange
 from millpond.model.stats import Stats, collect_stats
 from millpond.storage import Storage
 
@@ -92,6 +93,7 @@ class Keeper:
         files = []
         for segment in segments:
             self._account(stream, segment, 0)
+            segment.state = State.RELEASED
             if isinstance(segment.contents, SpillFile):
                 files.append(segment.contents)
         self._let_go = True
@@ -213,16 +215,20 @@ class Keeper:
 
     def spill_to_file(self, stream: LiveStream, segment: Segment) -> None:
         """Write a segment's rows to a file of their own, wherever they are now. Any thread."""
+        with self._lock:
+            if segment.state is State.RELEASED:
+                return
+            # The journal may have let go of the rows below.
+            held = OffsetRange(max(segment.base, stream.streamlets[segment.streamlet].start), segment.end)
         before = segment.contents
-        chunks = list(segment.chunks(segment.offsets, stream.definition, stream.codec))
+        chunks = list(segment.chunks(held, stream.definition, stream.codec))
         chunk = Sealed.of(chunks, ()).chunk(stream.definition)
         directory = os.path.join(self._spill_directory, stream.definition.directory)
         name = spill_name(stream.definition.generation, segment.streamlet, segment.base)
         file = SpillFile.write(self._storage, directory, name, chunk)
         self.spill_written_bytes += file.bytes
         with self._lock:
-            held = stream.streamlets[segment.streamlet].segments
-            if any(each is segment for each in held) and not isinstance(segment.contents, SpillFile):
+            if segment.state is not State.RELEASED and not isinstance(segment.contents, SpillFile):
                 segment.contents, segment.state, segment.places = file, State.SPILLED, None
                 self._account(stream, segment, 0)
                 return

@@ -30,6 +30,7 @@ class State(StrEnum):
     CLOSED = "closed"
     SEALED = "sealed"
     SPILLED = "spilled"
+    RELEASED = "released"  # gone from its streamlet; somebody may still be reading or tending it
 
 
 Contents = list[Piece] | Sealed | SpillFile

@@ -9,6 +9,7 @@ read, so that a damaged file is never served.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 
@@ -50,7 +51,12 @@ class SpillFile:
         path = os.path.join(directory, name)
         if storage.exists(path):
             storage.remove(path)
-        storage.put(path, data, sync=False)
+        try:
+            storage.put(path, data, sync=False)
+        except OSError:
+            with contextlib.suppress(OSError):  # half a file is of no use, and takes room on a disk that may be full
+                storage.remove(path)
+            raise
         return cls(storage, path, chunk.base, len(data), isal_zlib.crc32(data))
 
     def chunk(self, definition: StreamDefinition) -> Chunk:

@@ -1,0 +1,88 @@
+"""Tending segments while they are released, dropped and cleaned away under the keeper's hands."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millpond.log.engine import Part
+from millpond.log.keeper import TAIL_PIECES
+from millpond.model.rows import codec_of
+from millpond.storage import LocalStorage
+from tests.log.conftest import SCHEMA, Pool, append, definition, files, numbers
+
+
+def test_a_tail_that_was_released_before_it_was_joined_takes_no_memory(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I8: otherwise the account only grows, and in the end every append waits for memory that nobody holds."""
+    log = pool()
+    join, go = log._keeper._join_tail, threading.Event()
+
+    def wait_and_join(*tail: Any) -> None:
+        go.wait()
+        join(*tail)
+
+    monkeypatch.setattr(log._keeper, "_join_tail", wait_and_join)
+    codec = codec_of(SCHEMA)
+    row = codec.encode(codec.validate([{"key": "k", "n": 1, "pad": ""}]))
+    for _ in range(TAIL_PIECES):
+        log.append(20, [Part(0, 1, encoded=row)], ingest_micros=0, durability="memory")
+    log.release(20, {0: TAIL_PIECES})
+    go.set()
+    log.tend()
+    assert log.status().memory_bytes == 0
+
+
+def test_a_segment_dropped_while_it_was_spilled_leaves_no_file(pool: Pool) -> None:
+    log = pool()
+    append(log, 0, 20)
+    stream = log._streams[20]
+    [segment] = stream.segments()
+    log.drop_stream(20)
+    log._keeper.spill_to_file(stream, segment)
+    assert not list(Path(pool.directory, "spill").rglob("*.arrow"))
+
+
+def test_a_spill_that_meets_a_full_disk_leaves_no_file(pool: Pool) -> None:
+    class Filling(LocalStorage):
+        def put(self, path: str, data: Any, *, sync: bool = True) -> None:
+            super().put(path, data[:100], sync=sync)
+            raise OSError(errno.ENOSPC, "no room")
+
+    log = pool(storage=Filling())
+    append(log, 0, 20)
+    stream = log._streams[20]
+    with pytest.raises(OSError, match="no room"):
+        log._keeper.spill_to_file(stream, stream.segments()[0])
+    assert not list(Path(pool.directory, "spill").rglob("*.arrow"))
+
+
+def test_a_segment_whose_released_part_the_journal_let_go_of_can_still_be_moved(pool: Pool) -> None:
+    """The boundary lies in the middle of a segment that is read in place from two files: the first goes, and then the
+    live half must leave the second."""
+    log = pool(streams=[(definition(20), {}), (definition(21), {})])
+    append(log, 0, 300, stream_id=21)
+    for start in range(0, 4_000, 500):
+        append(log, start)
+    append(log, 300, 300, stream_id=21)
+    for start in range(4_000, 8_000, 500):
+        append(log, start)
+    [segment] = log._streams[21].segments()
+    log.seal(21)
+    log._keeper._spill(log._streams[21], segment)
+    assert segment.memory_bytes == 0
+    assert [p.place.file for p in segment.contents] == [1, 2], "read in place"
+    log.release(21, {0: 300})
+    log.release(20, {0: 3_000})
+    log.release(20, {0: 8_000})
+    assert not log.status().warnings
+    assert files(pool)[0] > "000000000002.journal"
+    assert numbers(log, 300, 600, 21) == list(range(300, 600))
+    log.close()
+    again = pool(streams=[(definition(20), {0: 8_000}), (definition(21), {0: 300})])
+    assert numbers(again, 300, 600, 21) == list(range(300, 600))
