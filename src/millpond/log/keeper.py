@@ -216,7 +216,7 @@ class Keeper:
     def spill_to_file(self, stream: LiveStream, segment: Segment) -> None:
         """Write a segment's rows to a file of their own, wherever they are now. Any thread."""
         with self._lock:
-            if segment.state is State.RELEASED:
+            if segment.released:
                 return
             # The journal may have let go of the rows below.
             held = OffsetRange(max(segment.base, stream.streamlets[segment.streamlet].start), segment.end)
@@ -228,7 +228,7 @@ class Keeper:
         file = SpillFile.write(self._storage, directory, name, chunk)
         self.spill_written_bytes += file.bytes
         with self._lock:
-            if segment.state is not State.RELEASED and not isinstance(segment.contents, SpillFile):
+            if not segment.released and not isinstance(segment.contents, SpillFile):
                 segment.contents, segment.state, segment.places = file, State.SPILLED, None
                 self._account(stream, segment, 0)
                 return

@@ -57,6 +57,10 @@ class Segment:
         return self.base + self.rows
 
     @property
+    def released(self) -> bool:
+        return self.state is State.RELEASED
+
+    @property
     def offsets(self) -> OffsetRange:
         return OffsetRange(self.base, self.end)
 
