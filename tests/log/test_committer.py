@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
-from millpond.errors import DiskFull, JournalClosed
+from millpond.errors import DiskFull, InvalidValue, JournalClosed
 from millpond.log.embedded.engine import EmbeddedLog
-from tests.log.conftest import Failing, Pool, append, numbers
+from tests.log.conftest import Failing, Pool, append, definition, files, numbers
 
 
 class Calls:
@@ -120,3 +121,43 @@ def test_a_close_speaks_for_what_was_acknowledged_while_it_was_under_way(pool: P
             call(append, log, 500, durability="memory")
     closing, *acked = call.outcomes
     assert not acked or isinstance(closing, DiskFull), "an append was acknowledged and is gone, and nobody said so"
+
+
+@pytest.mark.parametrize(
+    ("producer", "sequence"), [("p", 1.0), ("p", "1"), ("p", None), ("p\ud800", 1), (7, 1), ("p", -1)]
+)
+def test_a_sequence_that_cannot_be_written_down_does_not_close_the_journal(
+    pool: Pool, producer: Any, sequence: Any
+) -> None:
+    log = pool()
+    with pytest.raises(InvalidValue, match="an int from 0"):
+        append(log, 0, producer=producer, sequence=sequence)
+    append(log, 0)
+    assert not log.status().refused
+
+
+def test_a_sequence_may_be_any_kind_of_whole_number(pool: Pool) -> None:
+    """Also when it is stated at the beginning of the next journal file."""
+    log = pool()
+    for n in np.arange(10):
+        append(log, int(n) * 500, producer="p", sequence=n)
+    assert len(files(pool)) > 1
+    log.close()
+    assert append(pool(), 4_500, producer="p", sequence=9).duplicate
+
+
+def test_a_stream_dropped_while_the_journal_rolls_does_not_close_it(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new file states what is known of every stream; meanwhile one of them goes."""
+    log = pool(streams=[(definition(20), {}), (definition(21), {})])
+
+    def state_while_another_is_dropped() -> list[Any]:
+        with log._lock:
+            log._streams = {20: log._streams[20]}
+            del log._producers[21]
+        return []
+
+    monkeypatch.setattr(log._producers[20], "state", state_while_another_is_dropped)
+    append(log, 0)
+    assert numbers(log, 0, 500) == list(range(500))

@@ -7,6 +7,7 @@ publishes, the keeper tends what was published. One lock covers all that readers
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -184,12 +185,7 @@ class EmbeddedLog:
         for part in parts:
             if not 0 <= part.streamlet < len(stream.streamlets):
                 raise InvalidValue(f"no streamlet {part.streamlet}", hint=f"0 to {len(stream.streamlets) - 1}")
-        name = producer.encode()
-        if len(name) > PRODUCER_BYTES_MAX or not 0 <= sequence <= SEQUENCE_MAX:
-            raise InvalidValue(
-                f"producer {producer[:40]!r} with sequence {sequence}",
-                hint=f"a producer is at most {PRODUCER_BYTES_MAX} bytes, a sequence 0 to {SEQUENCE_MAX}",
-            )
+        name, sequence = _checked(producer, sequence)
         definition = stream.definition
         version = definition.schema_version if schema_version is None else schema_version
         drafts: list[Draft] = []
@@ -286,7 +282,9 @@ class EmbeddedLog:
             piece.place = _place(where, draft)
 
     def state(self, unwritten: Sequence[Request]) -> bytes:
-        heads = {i: [x.head for x in stream.streamlets] for i, stream in self._streams.items()}
+        with self._lock:  # streams may be dropped meanwhile
+            known_streams = [(stream, self._producers[i]) for i, stream in self._streams.items()]
+        heads = {stream.definition.id: [x.head for x in stream.streamlets] for stream, _ in known_streams}
         for request in unwritten:
             for draft, base in zip(request.drafts, request.bases, strict=True):
                 if draft.stream in heads:
@@ -295,12 +293,12 @@ class EmbeddedLog:
         # Their retries must be appends again after a crash, so what is written down must not know them either.
         owed = {(r.drafts[0].stream, r.producer, r.sequence) for r in unwritten if r.producer}
         streams = {
-            i: StreamState(
-                self._streams[i].definition.generation,
-                known,
-                [each for each in self._producers[i].state() if (i, each[0], each[1]) not in owed],
+            (i := stream.definition.id): StreamState(
+                stream.definition.generation,
+                heads[i],
+                [each for each in producers.state() if (i, each[0], each[1]) not in owed],
             )
-            for i, known in heads.items()
+            for stream, producers in known_streams
         }
         return encode_state(JournalState({**self._recovered.states, **streams}))
 
@@ -430,6 +428,21 @@ class EmbeddedLog:
                 for stream in self._streams.values():
                     stream.grown.notify_all()
             self._keeper.stop()
+
+
+def _checked(producer: str, sequence: int) -> tuple[bytes, int]:
+    """A producer's name as frames have it, and its sequence as a plain number, whatever kind of one it came as: what
+    the committer cannot write down would close the journal for everybody."""
+    try:
+        name, number = producer.encode(), operator.index(sequence)
+    except (AttributeError, TypeError, UnicodeEncodeError):
+        name, number = b"", -1
+    if len(name) > PRODUCER_BYTES_MAX or not 0 <= number <= SEQUENCE_MAX:
+        raise InvalidValue(
+            f"producer {str(producer)[:40]!r} with sequence {sequence!r}",
+            hint=f"a producer is at most {PRODUCER_BYTES_MAX} bytes of text, a sequence an int from 0 to {SEQUENCE_MAX}",
+        )
+    return name, number
 
 
 def _own(part: Part) -> tuple[bytes | memoryview, pa.RecordBatch | None]:
