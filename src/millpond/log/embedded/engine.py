@@ -440,7 +440,7 @@ def _checked(producer: str, sequence: int) -> tuple[bytes, int]:
     if len(name) > PRODUCER_BYTES_MAX or not 0 <= number <= SEQUENCE_MAX:
         raise InvalidValue(
             f"producer {str(producer)[:40]!r} with sequence {sequence!r}",
-            hint=f"a producer is at most {PRODUCER_BYTES_MAX} bytes of text, a sequence an int from 0 to {SEQUENCE_MAX}",
+            hint=f"a producer is text of at most {PRODUCER_BYTES_MAX} bytes, a sequence an int, 0 to {SEQUENCE_MAX}",
         )
     return name, number
 
