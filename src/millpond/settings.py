@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from millpond.errors import InvalidValue
 
+# What the system's timers take, with room to spare.
+_WAIT_SECONDS_MAX = 86_400
+# A journal frame has four bytes for its length.
+_FRAME_BYTES_MAX = 4_000_000_000
 
-def _setting(default: Any, doc: str, *, low: float = 0) -> Any:
-    return field(default=default, metadata={"doc": doc, "low": low})
+
+def _setting(default: Any, doc: str, *, low: float = 0, high: float = float("inf")) -> Any:
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high})
 
 
 @dataclass(frozen=True)
@@ -19,13 +25,17 @@ class Settings:
     memory_bytes: int = _setting(1_000_000_000, "Live records kept in memory by the whole pond.", low=16_000_000)
     segment_bytes: int = _setting(8_000_000, "A segment is sealed when it has grown to this.", low=64_000)
     journal_file_bytes: int = _setting(128_000_000, "A journal file is rolled at this size.", low=64_000)
-    append_bytes_max: int = _setting(256_000_000, "The largest single append.", low=1_000)
+    append_bytes_max: int = _setting(256_000_000, "The largest single append.", low=1_000, high=_FRAME_BYTES_MAX)
     group_bytes_max: int = _setting(64_000_000, "The most that one group commit takes at once.", low=1_000)
-    flush_seconds: float = _setting(1.0, "How long `os` and `memory` appends may wait for a sync.", low=0.01)
+    flush_seconds: float = _setting(
+        1.0, "How long `os` and `memory` appends may wait for a sync.", low=0.01, high=_WAIT_SECONDS_MAX
+    )
     disk_reserve_bytes: int = _setting(
         64_000_000, "Appends are refused when less is free, so that settling and compaction still have room."
     )
-    memory_wait_seconds: float = _setting(5.0, "How long an append waits for memory before it is refused.")
+    memory_wait_seconds: float = _setting(
+        5.0, "How long an append waits for memory before it is refused.", high=_WAIT_SECONDS_MAX
+    )
     producers_max: int = _setting(1_000, "Producers remembered per stream; the longest idle is forgotten first.", low=1)
     block_segments: int = _setting(
         16, "Segments in a block: what settles as one object, where layout and time partition allow.", low=1
@@ -37,9 +47,13 @@ class Settings:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            value, low = getattr(self, each.name), each.metadata["low"]
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < low:
-                raise InvalidValue(f"setting {each.name} = {value!r}", hint=f"{each.metadata['doc']} At least {low}.")
+            value, low, high = getattr(self, each.name), each.metadata["low"], each.metadata["high"]
+            known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if not known or not low <= value <= high:
+                most = "" if high == float("inf") else f", at most {high:,}"
+                raise InvalidValue(
+                    f"setting {each.name} = {value!r}", hint=f"{each.metadata['doc']} At least {low:,}{most}."
+                )
         if self.segment_bytes > self.memory_bytes:
             raise InvalidValue("segment_bytes is larger than memory_bytes", hint="a segment must fit in memory")
 

@@ -206,6 +206,23 @@ def test_an_unknown_setting_is_refused_with_those_there_are(ponds: Ponds) -> Non
     assert "memory_bytes" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"memory_bytes": 5},
+        {"memory_bytes": float("nan")},
+        {"flush_seconds": float("inf")},
+        {"memory_wait_seconds": 1e10},
+        {"append_bytes_max": 2**32},
+        {"streams_max": True},
+    ],
+)
+def test_a_setting_out_of_range_is_refused(ponds: Ponds, setting: dict[str, float]) -> None:
+    """A wait that the system's timers do not take would end the thread that everybody waits for."""
+    with pytest.raises(InvalidValue, match=next(iter(setting))):
+        ponds(**setting)
+
+
 def test_an_archive_elsewhere_is_remembered(ponds: Ponds, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     with ponds(archive=elsewhere) as pond:
