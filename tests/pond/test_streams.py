@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from millpond.errors import (
     StreamExists,
     StreamNotFound,
 )
+from millpond.storage import FileLock, LocalStorage
 from tests.pond.conftest import METERS, Ponds, rows, temps
 
 
@@ -190,6 +193,24 @@ def test_a_directory_that_is_not_a_pond_is_left_alone(ponds: Ponds) -> None:
     with pytest.raises(InvalidValue, match=r"not a pond and not empty \(it holds 'letters.txt'\)"):
         ponds()
     assert [path.name for path in ponds.path.iterdir()] == ["letters.txt"]
+
+
+def test_a_path_that_cannot_be_a_pond_says_why(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for path in (file, file / "below"):
+        with pytest.raises(InvalidValue, match="cannot be a pond: Not a directory"):
+            millpond.open(path)
+
+
+def test_a_pond_that_one_may_not_write_to_is_not_called_locked(ponds: Ponds) -> None:
+    class Forbidding(LocalStorage):
+        def lock(self, path: str) -> FileLock:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    ponds().close()
+    with pytest.raises(InvalidValue, match="Permission denied"):
+        ponds(storage=Forbidding())
 
 
 def test_a_pond_from_the_future_is_refused(ponds: Ponds) -> None:

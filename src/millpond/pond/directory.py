@@ -7,7 +7,6 @@ pond/
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 from dataclasses import dataclass
@@ -45,25 +44,20 @@ class PondDirectory:
     ) -> PondDirectory:
         """Take the lock, and read or make `pond.json`. `archive` is chosen when the pond is made and kept for good."""
         described = os.path.join(path, "pond.json")
-        if not storage.exists(described):
-            if not create:
-                raise InvalidValue(f"{path} is not a pond", hint=f"make one with: millpond init {path}")
-            others = [n for n in storage.list(path) if n != "lock" and not n.startswith("pond.json.")]
-            if others:
-                raise InvalidValue(
-                    f"{path} is not a pond and not empty (it holds {others[0]!r})",
-                    hint="name an empty or a new directory",
-                )
-        storage.make_directory(path)
         try:
+            if not storage.exists(described):
+                _check_free(path, storage, create=create)
+            storage.make_directory(path)
             lock = storage.lock(os.path.join(path, "lock"))
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
+        except BlockingIOError:
             raise PondLocked(
                 f"another process has the pond {path} open",
                 hint="close it there; a pond belongs to one process at a time",
             ) from None
+        except (NotADirectoryError, PermissionError) as error:
+            raise InvalidValue(
+                f"{path} cannot be a pond: {error.strerror}", hint="name a directory that you may write to"
+            ) from error
         try:
             if not storage.exists(described):
                 fresh = PondFile(FORMAT, secrets.token_hex(16), clock.now_micros(), archive)
@@ -82,6 +76,17 @@ class PondDirectory:
         except BaseException:
             lock.release()
             raise
+
+
+def _check_free(path: str, storage: Storage, *, create: bool) -> None:
+    """Whether a pond may be made here."""
+    if not create:
+        raise InvalidValue(f"{path} is not a pond", hint=f"make one with: millpond init {path}")
+    others = [n for n in storage.list(path) if n != "lock" and not n.startswith("pond.json.")]
+    if others:
+        raise InvalidValue(
+            f"{path} is not a pond and not empty (it holds {others[0]!r})", hint="name an empty or a new directory"
+        )
 
 
 def _read(described: str, storage: Storage) -> tuple[bytes, str | None]:
