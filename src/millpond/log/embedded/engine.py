@@ -23,7 +23,7 @@ from millpond.log.embedded import frame as frames
 from millpond.log.embedded.cleaning import JournalCleaner
 from millpond.log.embedded.committer import Committer, Request
 from millpond.log.embedded.frame import PRODUCER_BYTES_MAX, Draft, crc32
-from millpond.log.embedded.journal import Journal, Placed
+from millpond.log.embedded.journal import Journal, JournalFile, Placed
 from millpond.log.embedded.recovery import (
     KINDS,
     JournalState,
@@ -412,9 +412,12 @@ class EmbeddedLog:
     def verify(self, progress: Callable[[int, int], None] = _no_progress) -> list[Finding]:
         """Check every frame of the journal and read every live record. Empty: all is well."""
         self._refuse_closed()
-        self._committer.run_inside(lambda: None)  # no write is half done while the files' ends are taken
-        files = list(self._journal.files)
-        found = list(verify_journal(self._storage, files, self._pond_id, self._journal.torn, progress))
+
+        def listed() -> list[JournalFile]:
+            files: list[JournalFile] = self._committer.run_inside(lambda: list(self._journal.files))
+            return files  # taken inside: no write and no removal is half done then
+
+        found = list(verify_journal(self._storage, listed, self._pond_id, self._journal.torn, progress))
         return found + list(verify_streams(self._streams))
 
     def close(self) -> None:

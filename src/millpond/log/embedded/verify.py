@@ -17,9 +17,15 @@ Progress = Callable[[int, int], None]
 
 
 def verify_journal(
-    storage: Storage, files: Sequence[JournalFile], pond_id: bytes, torn: Sequence[str], progress: Progress
+    storage: Storage,
+    listed: Callable[[], Sequence[JournalFile]],
+    pond_id: bytes,
+    torn: Sequence[str],
+    progress: Progress,
 ) -> Iterator[Finding]:
-    """Read every file again, up to where it was written when the check began."""
+    """Read every file again, up to where it is written. `listed` gives the files of the moment: one that was let go of
+    meanwhile is no loss."""
+    files = listed()
     total, done = sum(file.bytes for file in files), 0
     for index, file in enumerate(files):
         name = os.path.join("journal", os.path.basename(file.path))
@@ -30,7 +36,8 @@ def verify_journal(
             if len(data) < size or found.torn_bytes:
                 yield Finding("error", name, f"readable up to byte {found.good_end} of {size}", journal_file.RESTORE)
         except FileNotFoundError:
-            yield Finding("error", name, "the file is gone", journal_file.RESTORE)
+            if any(each is file for each in listed()):
+                yield Finding("error", name, "the file is gone", journal_file.RESTORE)
         except MillpondError as error:
             yield Finding("error", name, error.message, error.hint)
         done += size
@@ -44,21 +51,35 @@ def verify_journal(
 def verify_streams(streams: Mapping[int, LiveStream]) -> Iterator[Finding]:
     """Read every live record once, and count."""
     for stream in streams.values():
-        starts, heads = stream.starts(), stream.heads()
-        for streamlet, start in starts.items():
-            offsets = OffsetRange(start, max(start, heads[streamlet]))
-            where = f"{stream.definition.name}, streamlet {streamlet}"
-            try:
-                read = stream.read(streamlet, offsets, ["_offset"], None, False)
-                expected = offsets.start
-                for batch in read:
-                    column = batch.column(0)
-                    if column[0].as_py() != expected or column[-1].as_py() != expected + len(column) - 1:
-                        break
-                    expected += len(column)
-            except MillpondError as error:
-                yield Finding("error", where, error.message, error.hint)
-                continue
-            if expected != offsets.stop and stream.starts()[streamlet] == start:
-                hint = "close the pond and open it again; if it stays, restore the journal from a copy"
-                yield Finding("error", where, f"live records stop at offset {expected} of {offsets}", hint)
+        for streamlet, stop in stream.heads().items():
+            found = _verify_streamlet(stream, streamlet, stop)
+            if found is not None:
+                yield found
+
+
+def _verify_streamlet(stream: LiveStream, streamlet: int, stop: int) -> Finding | None:
+    """What is wrong with the live records up to `stop`. If some are released meanwhile, the rest is looked at anew."""
+    while (start := stream.starts()[streamlet]) < stop:
+        offsets = OffsetRange(start, stop)
+        message, hint = "", "close the pond and open it again; if it stays, restore the journal from a copy"
+        try:
+            reached = _read_up_to(stream, streamlet, offsets)
+            if reached == stop:
+                return None
+            message = f"live records stop at offset {reached} of {offsets}"
+        except MillpondError as error:
+            message, hint = error.message, error.hint
+        if stream.starts()[streamlet] == start:
+            return Finding("error", f"{stream.definition.name}, streamlet {streamlet}", message, hint)
+    return None
+
+
+def _read_up_to(stream: LiveStream, streamlet: int, offsets: OffsetRange) -> int:
+    """How far the records of a range are there, one after the other."""
+    expected = offsets.start
+    for batch in stream.read(streamlet, offsets, ["_offset"], None, False):
+        column = batch.column(0)
+        if column[0].as_py() != expected or column[-1].as_py() != expected + len(column) - 1:
+            break
+        expected += len(column)
+    return expected
