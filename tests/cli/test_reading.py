@@ -169,3 +169,10 @@ def test_following_ends_with_ctrl_c(pond: Commands) -> None:
     process.send_signal(signal.SIGINT)
     out, talk = process.communicate(timeout=60)
     assert (process.returncode, out, talk) == (130, b"", b"")
+
+
+def test_a_long_table_is_printed_as_it_comes(pond: Commands) -> None:
+    pond("put", "grid/meters", input=readings(2_500))
+    lines = pond("scan", "grid/meters", "--columns", "vid,temp", "--format", "table").out.splitlines()
+    assert len(lines) == 2_502
+    assert pond("scan", "grid/meters", "--where", "temp > 1000", "--format", "table").out.count("\n") == 2

@@ -78,3 +78,13 @@ def test_without_java_it_says_what_to_do(pond: Commands, monkeypatch: pytest.Mon
     pond.environment = {name: value for name, value in pond.environment.items() if name != "JAVA_HOME"}
     pond.environment["PATH"] = str(tmp_path)
     assert pond("sql", "SELECT 1", "--json", code=4).error["code"] == "spark-unavailable"
+
+
+@pytest.mark.parametrize("form", ["ndjson", "csv", "table", "arrow"])
+def test_whatever_spark_answers_can_be_printed(asked: Commands, form: str) -> None:
+    query = (
+        "SELECT 1 AS a, 2 AS a, NULL AS n, INTERVAL '1' DAY AS i, array(1, 2) AS l, map('a', 1) AS m, "
+        "named_struct('x', 1) AS s, CAST('b' AS BINARY) AS b, current_timestamp() AS t, 1.50 AS d, current_date() AS y, "
+        "TIMESTAMP_NTZ '2026-01-31 12:00:00' AS z"
+    )
+    assert asked("sql", query, "--format", form).raw

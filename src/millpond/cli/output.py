@@ -20,6 +20,9 @@ from millpond.cli.progress import Progress
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# How many rows of a table decide how wide its columns are.
+TABLE_ROWS = 1_000
+
 Value = Any  # whatever msgspec can encode: None, numbers, text, times, sequences, mappings, dataclasses
 
 
@@ -81,7 +84,9 @@ class Output:
             for thing in things:
                 _print(_encode(thing))
             return
-        _print_table(columns, [[thing.get(name) for name in columns] for thing in things])
+        table = _Table(columns)
+        table.add([[thing.get(name) for name in columns] for thing in things])
+        table.end()
 
     def records(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, form: str | None) -> int:
         """Records, in the form asked for: "ndjson", "csv", "arrow" or "table". How many there were."""
@@ -100,9 +105,14 @@ class Output:
         return written
 
     def _record_table(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
-        rows = [list(row.values()) for batch in batches for row in batch.to_pylist()]
-        _print_table(schema.names, rows)
-        return len(rows)
+        table, written = _Table(schema.names), 0
+        for batch in batches:
+            for start in range(0, batch.num_rows, TABLE_ROWS):
+                piece = batch.slice(start, TABLE_ROWS)
+                table.add(list(zip(*(column.to_pylist() for column in piece.columns), strict=True)))
+                written += piece.num_rows
+        table.end()
+        return written
 
     def default_form(self) -> str:
         """How records are printed when nobody says: a table for people, NDJSON for pipes."""
@@ -149,25 +159,44 @@ def escaped(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Value]]) -> None:
-    """Aligned columns; numbers to the right. A terminal gets lines of its width, a pipe gets all of every value."""
-    cells = [[shown(value) for value in row] for row in rows]
-    right = [
-        bool(rows)
-        and all(_is_number(row[at]) or row[at] is None for row in rows)
-        and any(row[at] is not None for row in rows)
-        for at in range(len(columns))
-    ]
-    widths = [max([len(name), *(len(row[at]) for row in cells)]) for at, name in enumerate(columns)]
-    limit = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    rules = ["-" * width for width in widths]
-    for line in [list(columns), rules, *cells]:
-        padded = (
+class _Table:
+    """Aligned columns; numbers to the right. A terminal gets lines of its width, a pipe gets all of every value.
+
+    Widths are those of the first rows: a long table is printed as it comes, and a wider value later pushes its line."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = list(columns)
+        self._widths: list[int] = []
+        self._right: list[bool] = []
+        self._limit = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+    def add(self, rows: Sequence[Sequence[Value]]) -> None:
+        cells = [[shown(value) for value in row] for row in rows]
+        if not self._widths:
+            self._begin(rows, cells)
+        for line in cells:
+            self._print(line)
+
+    def end(self) -> None:
+        """A table without rows still has a head."""
+        if not self._widths:
+            self._begin([], [])
+
+    def _begin(self, rows: Sequence[Sequence[Value]], cells: Sequence[Sequence[str]]) -> None:
+        for at, name in enumerate(self._columns):
+            self._widths.append(max([len(name), *(len(row[at]) for row in cells)]))
+            there = [row[at] for row in rows if row[at] is not None]
+            self._right.append(bool(there) and all(map(_is_number, there)))
+        self._print(self._columns)
+        self._print(["-" * width for width in self._widths])
+
+    def _print(self, line: Sequence[str]) -> None:
+        padded = [
             text.rjust(width) if to_right else text.ljust(width)
-            for text, width, to_right in zip(line, widths, right, strict=True)
-        )
+            for text, width, to_right in zip(line, self._widths, self._right, strict=True)
+        ]
         text = "  ".join(padded).rstrip()
-        _print(text if limit is None or len(text) <= limit else text[: limit - 1] + "…")
+        _print(text if self._limit is None or len(text) <= self._limit else text[: self._limit - 1] + "…")
 
 
 def _is_number(value: Value) -> bool:

@@ -36,7 +36,10 @@ def sql(
     """
     session = session_of(context)
     chosen = checked_form(form) or session.output.default_form()
-    with session.open() as pond, tempfile.TemporaryDirectory(prefix="millpond-spark-", ignore_cleanup_errors=True) as scratch:
+    with (
+        session.open() as pond,
+        tempfile.TemporaryDirectory(prefix="millpond-spark-", ignore_cleanup_errors=True) as scratch,
+    ):
         session.output.detail("starting Spark")
         from millpond import spark as ours
         from millpond.spark.session import local_session

@@ -115,14 +115,14 @@ class Story:
                     self._show("average load by town", towns, questions.BY_TOWN)
                     small = questions.ask(spark, questions.narrow())
                     self._show("one hour of one town", small, questions.narrow())
-                    curve = questions.ask(spark, questions.CURVE)
-                    meters = questions.ask(spark, questions.BY_METER)
                 final = questions.ask(spark, questions.COUNT)
                 found = final.rows[0]["records"]
                 self._say(f"\nAppending has stopped. Acknowledged {inflow.acked:,}; Spark counts {found:,}.")
                 self.numbers |= {"acked": inflow.acked, "counted": found, "narrow": _figures(small)}
                 if found != inflow.acked:
                     raise AssertionError(f"{inflow.acked} records were acknowledged, but Spark counts {found}")
+                curve = questions.ask(spark, questions.CURVE)
+                meters = questions.ask(spark, questions.BY_METER)
                 views.detach()
                 return {"towns": towns, "curve": curve, "meters": meters}
             finally:
