@@ -86,3 +86,23 @@ def test_a_segment_whose_released_part_the_journal_let_go_of_can_still_be_moved(
     log.close()
     again = pool(streams=[(definition(20), {0: 8_000}), (definition(21), {0: 300})])
     assert numbers(again, 300, 600, 21) == list(range(300, 600))
+
+
+def test_a_lookup_goes_on_when_what_it_searches_is_released(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The spill file of an older segment goes while a newer one is searched: its records have settled."""
+    log = pool(streams=[(definition(memory_bytes=1), {})])
+    for start in range(0, 3_000, 20):
+        append(log, start, 20)
+    log.tend()
+    assert {s.state for s in log.segments(20)} == {"spilled"}
+    assert len(log.segments(20)) > 2
+    search = log._streams[20]._newest_first
+
+    def search_and_release(*rest: Any) -> Any:
+        yield from search(*rest)
+        if log.starts(20) == {0: 0}:
+            log.release(20, {0: 2_000})
+
+    monkeypatch.setattr(log._streams[20], "_newest_first", search_and_release)
+    found = log.find(20, "key", "k5", streamlet=0, limit=1_000, below={})
+    assert [n for b in found for n in b.column("n").to_pylist()] == [n for n in range(2_999, 1_999, -1) if n % 97 == 5]

@@ -106,24 +106,41 @@ class LiveStream:
         self, column: str, value: Any, streamlet: int | None, limit: int, below: Mapping[int, int]
     ) -> list[pa.RecordBatch]:
         """Records by key, newest first; see `LogEngine.find`."""
-        predicate = Compare("=", column, value)
+        searched = self.streamlets if streamlet is None else [self.streamlets[streamlet]]
+        return [batch for each in searched for batch in self._find_in(each, column, value, limit, below)]
+
+    def _find_in(
+        self, streamlet: Streamlet, column: str, value: Any, limit: int, below: Mapping[int, int]
+    ) -> list[pa.RecordBatch]:
+        while True:
+            with self._lock:
+                held = list(reversed(streamlet.segments))
+                stop = below.get(streamlet.number, streamlet.head)
+                offsets = OffsetRange(streamlet.start, max(streamlet.start, stop))
+            try:
+                return self._search(held, offsets, column, value, limit)
+            except OffsetGone:
+                if streamlet.start == offsets.start:
+                    raise
+                # Released under our hands, with the files it was in: what is left is searched anew.
+
+    def _search(
+        self, segments: Sequence[Segment], offsets: OffsetRange, column: str, value: Any, left: int
+    ) -> list[pa.RecordBatch]:
+        predicate, wanted = Compare("=", column, value), hash_value(value)
         equal = Filter(predicate, stored_schema(self.definition.schema))
         found: list[pa.RecordBatch] = []
-        for each in self.streamlets if streamlet is None else [self.streamlets[streamlet]]:
-            with self._lock:
-                held, left = list(reversed(each.segments)), limit
-                offsets = OffsetRange(each.start, max(each.start, below.get(each.number, each.head)))
-            for segment in held:
-                wanted = segment.offsets.intersect(offsets)
-                if left <= 0:
-                    break
-                if len(wanted) == 0 or not segment.may_match(predicate):
-                    continue
-                for batch in self._newest_first(segment, wanted, column, hash_value(value)):
-                    matching = equal.apply(batch).slice(0, left)
-                    if matching.num_rows:
-                        found.append(matching)
-                        left -= matching.num_rows
+        for segment in segments:
+            mine = segment.offsets.intersect(offsets)
+            if left <= 0:
+                break
+            if len(mine) == 0 or not segment.may_match(predicate):
+                continue
+            for batch in self._newest_first(segment, mine, column, wanted):
+                matching = equal.apply(batch).slice(0, left)
+                if matching.num_rows:
+                    found.append(matching)
+                    left -= matching.num_rows
         return found
 
     def _newest_first(
