@@ -10,6 +10,7 @@ in `failure`, and the next release tries again.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ from millpond.model.schema import INGEST_TIME, TIMESTAMP
 
 logger = logging.getLogger(__name__)
 
-Live = dict[tuple[int, int], OffsetRange]
+Live = dict[tuple[int, int], list[OffsetRange]]
 
 
 class JournalCleaner:
@@ -74,15 +75,16 @@ class JournalCleaner:
     def _empty(self, file: JournalFile, live: Live, streams: Mapping[int, LiveStream]) -> None:
         """Copy a file's live records forward, and make segments that read from it read elsewhere."""
         drafts: list[tuple[Draft, int]] = []
-        for (stream_id, streamlet), offsets in live.items():
+        for (stream_id, streamlet), ranges in live.items():
             stream = streams[stream_id]
             definition = stream.definition
             segments = [s for s in stream.segments() if s.streamlet == streamlet]
             for segment in self._keeper.leave_file(segments, file.number):
                 self._keeper.spill_to_file(stream, segment)
-            for segment in segments:
-                for chunk in segment.chunks(offsets, definition, stream.codec):
-                    if chunk.batch.num_rows:
+            for segment, offsets in itertools.product(segments, ranges):
+                wanted = segment.offsets.intersect(offsets)
+                if len(wanted):  # a spilled segment is read whole, whatever is wanted of it
+                    for chunk in segment.chunks(wanted, definition, stream.codec):
                         drafts.append((_copy(definition, streamlet, chunk), chunk.base))
         self._committer.run_inside(lambda: self._write(file, drafts))
 
@@ -94,10 +96,13 @@ class JournalCleaner:
 def _live(file: JournalFile, streams: Mapping[int, LiveStream]) -> Live:
     """What a file holds that is still needed."""
     found: Live = {}
-    for (stream_id, streamlet), (first, end) in list(file.references.items()):
+    for (stream_id, streamlet), spans in list(file.references.items()):
         stream = streams.get(stream_id)
-        if stream is not None and end > stream.streamlets[streamlet].start:
-            found[stream_id, streamlet] = OffsetRange(max(first, stream.streamlets[streamlet].start), end)
+        if stream is not None:
+            start = stream.streamlets[streamlet].start
+            ranges = [OffsetRange(max(first, start), end) for first, end in spans if end > start]
+            if ranges:
+                found[stream_id, streamlet] = ranges
     return found
 
 

@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 SUFFIX = ".journal"
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
-# (stream, streamlet) -> first and one past the last offset that a file holds of it.
-References = dict[tuple[int, int], tuple[int, int]]
+# (stream, streamlet) -> the stretches of offsets that a file holds of it: one, but for what was copied forward.
+References = dict[tuple[int, int], list[tuple[int, int]]]
 
 
 @dataclass(slots=True)
@@ -52,8 +52,11 @@ class JournalFile:
     def note(self, stream: int, streamlet: int, base: int, rows: int, count: int) -> None:
         """Remember that the file holds these offsets, in `count` bytes."""
         key = (stream, streamlet)
-        first, end = self.references.get(key, (base, base))
-        self.references[key] = (min(first, base), max(end, base + rows))
+        spans = self.references.setdefault(key, [(base, base)])
+        if spans[-1][1] == base:
+            spans[-1] = (spans[-1][0], base + rows)
+        else:
+            spans.append((base, base + rows))
         self.data_bytes[key] = self.data_bytes.get(key, 0) + count
 
     def view(self, start: int, length: int, crc: int) -> memoryview:
