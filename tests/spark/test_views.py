@@ -64,11 +64,15 @@ def test_a_view_sees_what_settles_after_it_was_made(
 
 
 def test_attaching_again_changes_nothing(spark: SparkSession, meters: millpond.Stream, pond: millpond.Pond) -> None:
-    first, second = pond.attach(spark), pond.attach(spark)
-    assert first.views == second.views
-    assert spark.sql("SELECT count(*) FROM grid_meters").collect()[0][0] == 350
-    second.detach()
-    first.detach()
+    attached = pond.attach(spark)
+    try:
+        assert pond.attach(spark) is attached
+        assert spark.sql("SELECT count(*) FROM grid_meters").collect()[0][0] == 350
+    finally:
+        attached.detach()
+    again = pond.attach(spark)
+    assert again is not attached
+    again.detach()
 
 
 def test_streams_whose_views_would_share_a_name_get_two(spark: SparkSession, pond: millpond.Pond) -> None:

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from millpond.errors import MillpondError
-from millpond.model.predicate import Predicate
+from millpond.model.predicate import TRUE, Predicate
 from millpond.model.schema import OFFSET, stored_schema
 from millpond.spark.catalyst import translate
 from millpond.spark.doubt import columns_in_doubt
@@ -74,8 +74,8 @@ class SessionPlanner:
         self._streams: dict[str, ServedStream] = {}
         self._tables: dict[str, tuple[tuple[int, int, int], Java]] = {}
         self._figures: OrderedDict[str, QueryFigures] = OrderedDict()
-        self.errors = 0
-        """How often a decision about skipping failed, and everything was read."""
+        self.attachments: dict[int, Any] = {}
+        """By the identity of the pond, so that attaching twice is attaching once. For `views` to look after."""
         jvm.install(jvm.workshop.rule(Callback(self._pin)))
 
     @property
@@ -136,10 +136,6 @@ class SessionPlanner:
             scanned = [figures for figures in self._figures.values() if figures.settled or figures.live]
             return scanned[-1] if scanned else None
 
-    def failed(self) -> None:
-        with self._lock:
-            self.errors += 1
-
 
 class PinnedScan:
     """One stream in one query. Lives as long as the query's plan does in the JVM."""
@@ -166,19 +162,19 @@ class PinnedScan:
             return f"Millpond: the live half of {self._stream.name}: {type(error).__name__}: {error}"
 
     def _objects(self, predicates: str) -> bytearray:
-        """A bit per object, least significant first; empty: every object."""
+        """A bit per object, least significant first."""
         settled = self._snapshot.settled
         try:
             predicate = self._translate(predicates)
             pruning = settled.objects.prune(predicate)
-            scan = SettledScan(self._stream.name, settled, predicate, pruning.keep, pruning.skipped_by)
-            # The text tells scans apart: it is the same only if Spark plans the same scan again.
-            self._figures.settled[predicates] = scan
-            return bytearray(np.packbits(pruning.keep, bitorder="little").tobytes())
         except Exception:  # whatever it is: skipping only proves irrelevance (I4)
             logger.exception("could not decide what to skip; every object is read")
-            self._planner.failed()
-            return bytearray()
+            self._figures.undecided += 1
+            predicate, pruning = TRUE, settled.objects.prune(None)
+        scan = SettledScan(self._stream.name, settled, predicate, pruning.keep, pruning.skipped_by)
+        # The text tells scans apart: it is the same only if Spark plans the same scan again.
+        self._figures.settled[predicates] = scan
+        return bytearray(np.packbits(pruning.keep, bitorder="little").tobytes())
 
     def _live(self, text: str) -> Java:
         *names, predicates = text.split("\0")

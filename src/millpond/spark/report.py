@@ -65,6 +65,8 @@ class QueryFigures:
     """
 
     query: str
+    undecided: int = 0
+    """Scans for which deciding what to skip failed, so that every object was read."""
     settled: dict[str, SettledScan] = field(default_factory=dict, repr=False)
     live: dict[str, LiveScan] = field(default_factory=dict, repr=False)
 

@@ -21,10 +21,17 @@ from millpond.wire.served import Change, ServedPond, ServedStream
 
 logger = logging.getLogger(__name__)
 
+_attaching = threading.Lock()
+
 
 def attach(pond: ServedPond, spark: SparkSession) -> Attachment:
-    """Make every stream of the pond a view of the session, now and as streams come and go."""
-    return Attachment(pond, planner_of(spark))
+    """Make every stream of the pond a view of the session, now and as streams come and go. Once is enough."""
+    planner = planner_of(spark)
+    with _attaching:
+        attached = planner.attachments.get(id(pond))
+        if not isinstance(attached, Attachment):
+            attached = planner.attachments[id(pond)] = Attachment(pond, planner)
+    return attached
 
 
 class Attachment:
@@ -47,6 +54,7 @@ class Attachment:
     def detach(self) -> None:
         """Drop the views and stop following the pond."""
         self._stop()
+        self._planner.attachments.pop(id(self._pond), None)
         with self._lock:
             for view, _, _ in self._views.values():
                 self._planner.spark.catalog.dropTempView(view)
@@ -55,6 +63,7 @@ class Attachment:
     def _changed(self, change: Change) -> None:
         if self._planner.stopped:
             self._stop()
+            self._planner.attachments.pop(id(self._pond), None)
             return
         try:
             self._refresh()

@@ -74,12 +74,12 @@ public class ObjectTable {
     return found;
   }
 
-  /** @param keep a bit per object, least significant first; empty: every object */
+  /** @param keep a bit per object, least significant first */
   public Seq select(byte[] keep) {
     Map none = (Map) scala.collection.immutable.Map$.MODULE$.empty();
     java.util.ArrayList files = new java.util.ArrayList();
     for (int i = 0; i < paths.length; i++) {
-      if (keep.length == 0 || (keep[i >> 3] & (1 << (i & 7))) != 0) {
+      if ((keep[i >> 3] & (1 << (i & 7))) != 0) {
         FileStatus status = new FileStatus(sizes[i], false, 1, BLOCK_BYTES, 0L, path(i));
         files.add(new FileStatusWithMetadata(status, none));
       }

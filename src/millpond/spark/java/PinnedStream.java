@@ -15,10 +15,13 @@ public class PinnedStream {
     this.steering = steering;
   }
 
-  /** A scan that was never pinned was planned by a session whose optimiser does not run the SnapshotRule. */
+  /**
+   * A scan that was never pinned was planned by a session whose optimiser does not run the SnapshotRule. Of all that
+   * could be thrown here and elsewhere, an IllegalArgumentException is what PySpark shows without a page of Java.
+   */
   public static void check(PinnedStream stream, String name) {
     if (stream == null) {
-      throw new IllegalStateException("Millpond does not know the session that reads stream " + name
+      throw new IllegalArgumentException("Millpond does not know the session that reads stream " + name
           + ". Make the DataFrame or the view in this very session (to_spark, attach).");
     }
   }

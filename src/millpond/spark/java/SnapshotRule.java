@@ -57,7 +57,7 @@ public class SnapshotRule extends Rule {
     private PinnedStream stream(String key) {
       if (!streams.containsKey(key)) {
         Object found = pin.apply(query, key);
-        if (found instanceof String) throw new IllegalStateException((String) found);
+        if (found instanceof String) throw new IllegalArgumentException((String) found);
         streams.put(key, found);
       }
       return (PinnedStream) streams.get(key);
