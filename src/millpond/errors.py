@@ -1,7 +1,7 @@
 """Every error Millpond raises: one base, a stable code, and a hint that says what to do next.
 
 Errors are told apart by who can act on them: the caller (`InvalidInput` and its kin), the operator (`Unavailable`,
-`Damaged`), or time itself (`Backpressure`: try again). A code never changes once released; doors map codes, not classes.
+`Damaged`), or time itself (`Backpressure`: try again). A code never changes once released: doors map codes.
 """
 
 from __future__ import annotations

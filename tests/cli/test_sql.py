@@ -84,7 +84,8 @@ def test_without_java_it_says_what_to_do(pond: Commands, monkeypatch: pytest.Mon
 def test_whatever_spark_answers_can_be_printed(asked: Commands, form: str) -> None:
     query = (
         "SELECT 1 AS a, 2 AS a, NULL AS n, INTERVAL '1' DAY AS i, array(1, 2) AS l, map('a', 1) AS m, "
-        "named_struct('x', 1) AS s, CAST('b' AS BINARY) AS b, current_timestamp() AS t, 1.50 AS d, current_date() AS y, "
+        "named_struct('x', 1) AS s, CAST('b' AS BINARY) AS b, current_timestamp() AS t, 1.50 AS d, "
+        "current_date() AS y, "
         "TIMESTAMP_NTZ '2026-01-31 12:00:00' AS z"
     )
     assert asked("sql", query, "--format", form).raw
