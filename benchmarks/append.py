@@ -66,23 +66,25 @@ def batches() -> bool:
     """10,000-row batches of 100-byte records from four threads, at `disk`, with memory warmed to the quota."""
     made = [records.batch(number, ROWS) for number in range(32)]
     pieces = [memoryview(b.serialize()).tobytes() for b in made]
-    with tempfile.TemporaryDirectory() as directory:
-        with millpond.open(os.path.join(directory, "pond"), memory_bytes=QUOTA_BYTES, background=False) as pond:
-            stream = pond.create_stream("bench/batches", records.SCHEMA, keys=["vid"], streamlets=4)
-            while pond.status().log.spilled_bytes == 0:
-                stream.append(made[0])
-            plain = [plain_writes(directory, pieces, BATCHES // 2)]
-            each = BATCHES // THREADS
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        millpond.open(os.path.join(directory, "pond"), memory_bytes=QUOTA_BYTES, background=False) as pond,
+    ):
+        stream = pond.create_stream("bench/batches", records.SCHEMA, keys=["vid"], streamlets=4)
+        while pond.status().log.spilled_bytes == 0:
+            stream.append(made[0])
+        plain = [plain_writes(directory, pieces, BATCHES // 2)]
+        each = BATCHES // THREADS
 
-            def work(thread: int) -> None:
-                for number in range(each):
-                    stream.append(made[(thread * each + number) % len(made)])
+        def work(thread: int) -> None:
+            for number in range(each):
+                stream.append(made[(thread * each + number) % len(made)])
 
-            before = pond.status().log.syncs
-            taken = in_threads(THREADS, work)
-            ours = BATCHES * len(pieces[0]) / taken
-            syncs = pond.status().log.syncs - before
-            plain.append(plain_writes(directory, pieces, BATCHES // 2))
+        before = pond.status().log.syncs
+        taken = in_threads(THREADS, work)
+        ours = BATCHES * len(pieces[0]) / taken
+        syncs = pond.status().log.syncs - before
+        plain.append(plain_writes(directory, pieces, BATCHES // 2))
     return report(
         "append batches at disk, bytes/s ÷ plain write + fdatasync", ours, sum(plain) / 2, ">= 0.5", "bytes/s",
         threads=THREADS, rows=BATCHES * ROWS, syncs=syncs,

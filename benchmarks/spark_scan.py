@@ -25,23 +25,25 @@ def spark_scan() -> bool:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    with tempfile.TemporaryDirectory() as directory:
-        with millpond.open(os.path.join(directory, "pond"), background=False) as pond:
-            stream = pond.create_stream("bench/scan", records.SCHEMA, keys=["vid"])
-            made = [records.batch(number, ROWS) for number in range(50)]
-            for number in range(BATCHES):
-                stream.append(made[number % len(made)], durability="os")
-                if (number + 1) % (BATCHES // SETTLES) == 0:
-                    stream.settle()
-            pond.attach(spark)
-            snapshot = stream.snapshot().settled
-            paths = [os.path.join(snapshot.root, path) for path in snapshot.objects.paths]
-            spark.read.parquet(*paths).createOrReplaceTempView("plain")
-            expected = sorted(map(tuple, spark.sql(QUERY.format("plain")).collect()))
-            assert sorted(map(tuple, spark.sql(QUERY.format("bench_scan")).collect())) == expected
-            plain = median_of(5, spark.sql(QUERY.format("plain")).collect)
-            ours = median_of(5, lambda: spark.sql(QUERY.format("bench_scan")).collect())
-            plain_again = median_of(5, lambda: spark.sql(QUERY.format("plain")).collect())
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        millpond.open(os.path.join(directory, "pond"), background=False) as pond,
+    ):
+        stream = pond.create_stream("bench/scan", records.SCHEMA, keys=["vid"])
+        made = [records.batch(number, ROWS) for number in range(50)]
+        for number in range(BATCHES):
+            stream.append(made[number % len(made)], durability="os")
+            if (number + 1) % (BATCHES // SETTLES) == 0:
+                stream.settle()
+        pond.attach(spark)
+        snapshot = stream.snapshot().settled
+        paths = [os.path.join(snapshot.root, path) for path in snapshot.objects.paths]
+        spark.read.parquet(*paths).createOrReplaceTempView("plain")
+        expected = sorted(map(tuple, spark.sql(QUERY.format("plain")).collect()))
+        assert sorted(map(tuple, spark.sql(QUERY.format("bench_scan")).collect())) == expected
+        plain = median_of(5, spark.sql(QUERY.format("plain")).collect)
+        ours = median_of(5, lambda: spark.sql(QUERY.format("bench_scan")).collect())
+        plain_again = median_of(5, lambda: spark.sql(QUERY.format("plain")).collect())
     spark.stop()
     return report(
         "Spark query on settled data ÷ spark.read.parquet", ours, (plain + plain_again) / 2, "<= 1.15", "seconds",
