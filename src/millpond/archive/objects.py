@@ -27,11 +27,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millpond.archive.checksums import block_checksums
+from millpond.archive.footer_stats import column_ranges
 from millpond.archive.partition import partition_name, row_times
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET
-from millpond.model.stats import ColumnRange, collect_stats
+from millpond.model.stats import ColumnRange
 
 FORMAT_VERSION = "1"
 
@@ -91,6 +92,7 @@ def encode_object(table: pa.Table, definition: StreamDefinition) -> tuple[memory
     """Rows (at least one, in the stored schema) as the bytes of a Parquet file, and what is known of it."""
     described = table.replace_schema_metadata(_description(table, definition))
     sink = pa.BufferOutputStream()
+    footers: list[pq.FileMetaData] = []
     pq.write_table(
         described,
         sink,
@@ -100,9 +102,10 @@ def encode_object(table: pa.Table, definition: StreamDefinition) -> tuple[memory
         write_statistics=True,
         write_page_index=True,
         write_page_checksum=True,
+        metadata_collector=footers,
     )
     data = memoryview(sink.getvalue())
-    return data, ObjectFacts(len(data), table.num_rows, collect_stats(table), block_checksums(data))
+    return data, ObjectFacts(len(data), table.num_rows, column_ranges(table, footers[0]), block_checksums(data))
 
 
 def _description(table: pa.Table, definition: StreamDefinition) -> dict[str, str]:
