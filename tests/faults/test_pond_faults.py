@@ -36,16 +36,20 @@ def clean_run(root: Path) -> list[Step]:
 
 
 def points(root: Path, *, every: bool) -> list[tuple[Step, bool]]:
-    """Where to interrupt: before (False) and after (True) all durable steps; or the last one of each kind, before and
-    after in turn, and both where a commit is made durable."""
+    """Where to interrupt: before (False) and after (True) all durable steps, or the last one of each kind, in turn."""
     steps = clean_run(root)
-    chosen = steps if every else sorted({str(step): step for step in steps}.values(), key=lambda step: step.number)
-    both = [every or "meters-#/_delta_log" in step.place for step in chosen]
+    if every:
+        return [(step, after) for step in steps for after in (False, True)]
+    last = sorted({str(step): step for step in steps}.values(), key=lambda step: step.number)
+    return list(zip(last, itertools.cycle((False, True)), strict=False))
+
+
+def commit_points(root: Path) -> list[tuple[Step, bool]]:
+    """Between a commit and what makes it durable."""
     return [
-        (step, after)
-        for turn, (step, twice) in enumerate(zip(chosen, both, strict=True))
-        for after in (False, True)
-        if twice or after == bool(turn % 2)
+        (step, False)
+        for step in clean_run(root)
+        if step.kind in ("sync_file", "sync_directory") and "meters-#/_delta_log" in step.place
     ]
 
 
@@ -99,26 +103,28 @@ def test_a_power_cut_at_every_step_in_every_variant(root: Path, variant: Variant
 @EVERY
 def test_what_the_next_process_shows_survives_a_power_cut(root: Path, every: bool) -> None:
     """E7: a killed process leaves bytes that only the system's cache has; the next one must not build on them."""
-    for turn, (step, after) in enumerate(points(root, every=every)):
-        # The next process only looks, or goes on working; where a commit was interrupted, both.
-        for works in (False, True) if every or "meters-#/_delta_log" in step.place else (turn % 2 == 0,):
-            storage, model = crash(root, step.durable_number, after=after)
-            model.killed()
-            following = storage.restarted()
-            drive = driver(root, following, model)
-            drive.open()
-            drive.check()
-            if works:
-                for name in list(model.streams):
-                    drive.append(name, 2, durability="disk")
-                    drive.settle(name)
-            following.power_cut(Variant.STRICT)
-            drive.abandon()
-            model.power_cut()
-            try:
-                check_and_go_on(root, model, thorough=every)
-            except BaseException as error:
-                error.add_note(f"killed at durable step {step.durable_number} ({step}), {after=}, {works=}, then cut")
-                raise
-            assert storage.disk is not None
-            storage.disk.close()
+    turns = itertools.cycle((True, False))
+    runs = [(step, after, next(turns)) for step, after in points(root, every=every)]
+    runs += [(step, after, works) for step, after in commit_points(root) for works in (False, True)]
+    # The next process only looks, or goes on working.
+    for step, after, works in runs:
+        storage, model = crash(root, step.durable_number, after=after)
+        model.killed()
+        following = storage.restarted()
+        drive = driver(root, following, model)
+        drive.open()
+        drive.check()
+        if works:
+            for name in list(model.streams):
+                drive.append(name, 2, durability="disk")
+                drive.settle(name)
+        following.power_cut(Variant.STRICT)
+        drive.abandon()
+        model.power_cut()
+        try:
+            check_and_go_on(root, model, thorough=every)
+        except BaseException as error:
+            error.add_note(f"killed at durable step {step.durable_number} ({step}), {after=}, {works=}, then cut")
+            raise
+        assert storage.disk is not None
+        storage.disk.close()
