@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import millpond
-from millpond.errors import SettleFailed
+from millpond.errors import DiskFull, SettleFailed
 from millpond.testing.manual_clock import ManualClock
 from tests.pond.conftest import METERS, Ponds, rows, temps
 
@@ -185,3 +185,16 @@ def test_a_stream_that_cannot_settle_on_close_does_not_keep_the_others_from_it(p
     with ponds() as again:
         assert [stream.status().rows_settled for stream in again.streams()] == [0, 10, 10]
         assert temps(again.stream("a")) == list(range(10))
+
+
+def test_a_stream_can_be_dropped_to_make_room(ponds: Ponds) -> None:
+    with ponds() as pond:
+        stream = pond.create_stream("s", METERS)
+        stream.append(rows(0, 10))
+    with ponds(disk_reserve_bytes=10**15) as pond:
+        with pytest.raises(DiskFull):
+            pond.stream("s").append(rows(10, 20))
+        assert temps(pond.stream("s")) == list(range(10))
+        pond.drop_stream("s")
+    with ponds() as pond:
+        assert pond.streams() == []

@@ -34,7 +34,7 @@ class Producers:
         if window is None:
             return None
         if sequence in window:
-            return window[sequence]
+            return dict(window[sequence])
         newest = next(reversed(window))
         if sequence < newest:
             raise StaleSequence(

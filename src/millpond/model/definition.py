@@ -14,6 +14,8 @@ from millpond.model.units import Bytes, Duration, Seconds, Size, parse_bytes, pa
 Durability = Literal["disk", "os", "memory"]
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)
 
+# Ids below this are the pond's own streams: few and small, and needed to make room (a drop is a record of theirs).
+FIRST_STREAM_ID = 16
 # A streamlet costs an active segment and an app transaction in every Delta commit.
 STREAMLETS_MAX = 1_024
 

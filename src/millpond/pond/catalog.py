@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from millpond.errors import Damaged
-from millpond.model.definition import Durability, Settle, StreamDefinition
+from millpond.model.definition import FIRST_STREAM_ID, Durability, Settle, StreamDefinition
 from millpond.model.schema import TIMESTAMP, decode_schema, encode_schema
 from millpond.model.units import Bytes, Seconds
 
@@ -32,8 +32,6 @@ AUDIT = StreamDefinition(
     settle=None,
 )
 OWN_STREAMS = (CATALOG, AUDIT)
-# Room for more of the pond's own streams.
-FIRST_ID = 16
 
 
 class StoredDefinition(msgspec.Struct):
@@ -103,7 +101,7 @@ class Catalog:
 
     streams: dict[str, StreamDefinition] = field(default_factory=dict)
     dropped: dict[int, StreamDefinition] = field(default_factory=dict)
-    next_id: int = FIRST_ID
+    next_id: int = FIRST_STREAM_ID
 
     @classmethod
     def replay(cls, batches: Iterable[pa.RecordBatch]) -> Catalog:

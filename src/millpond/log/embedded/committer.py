@@ -23,7 +23,7 @@ from millpond.errors import DiskFull, JournalClosed, MillpondError, PondClosed
 from millpond.log.embedded.frame import Draft
 from millpond.log.embedded.journal import FULL, Journal, Placed
 from millpond.log.engine import Ack
-from millpond.model.definition import Durability
+from millpond.model.definition import FIRST_STREAM_ID, Durability
 from millpond.model.offsets import OffsetRange
 from millpond.settings import Settings
 
@@ -206,10 +206,10 @@ class Committer:
             self._fail(fresh, self._closed_error())
             return
         if fresh and self._disk_is_low():
-            self._fail(fresh, DiskFull(
+            self._fail([r for r in fresh if r.drafts[0].stream >= FIRST_STREAM_ID], DiskFull(
                 f"only {self._room_left:,} bytes are free on the disk; {self._settings.disk_reserve_bytes:,} are kept "
                 "for settling", hint=FULL_HINT))  # fmt: skip
-            return
+            fresh = [r for r in fresh if not r.finished]
         fresh.sort(key=lambda r: _ORDER[r.durability])
         self._give_offsets(fresh)
         early = [r for r in fresh if r.durability == "memory"]

@@ -41,7 +41,7 @@ from millpond.log.piece import Piece, Place
 from millpond.log.producers import Producers
 from millpond.log.segment import State
 from millpond.log.spill import SpillFile
-from millpond.model.definition import Durability, StreamDefinition
+from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.model.findings import Finding
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate
@@ -185,6 +185,9 @@ class EmbeddedLog:
         for part in parts:
             if not 0 <= part.streamlet < len(stream.streamlets):
                 raise InvalidValue(f"no streamlet {part.streamlet}", hint=f"0 to {len(stream.streamlets) - 1}")
+            if part.rows < 1:
+                raise InvalidValue("a part without rows", hint="leave it out")
+        check_durability(durability)
         name, sequence = _checked(producer, sequence)
         definition = stream.definition
         version = definition.schema_version if schema_version is None else schema_version

@@ -103,6 +103,9 @@ class Journal:
         for directory in (self._directory, os.path.dirname(self._directory)):
             self._storage.sync_directory(directory)
         names = [n for n in self._storage.list(self._directory) if n.endswith(SUFFIX)]
+        for name in names:
+            if not name.removesuffix(SUFFIX).isdecimal():
+                raise Damaged(f"{self._directory} holds {name!r}, which is no file of the journal", hint="move it away")
         paths = [os.path.join(self._directory, n) for n in names]
         total, done = sum(self._storage.size(p) for p in paths), 0
         found: list[tuple[JournalFile, Scan]] = []
