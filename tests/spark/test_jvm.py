@@ -51,3 +51,13 @@ def test_every_java_source_is_compiled_and_shipped() -> None:
 
 def test_the_workshop_is_compiled_once(spark: SparkSession) -> None:
     assert jvm.Jvm(spark).workshop is jvm.Jvm(spark).workshop
+
+
+def test_a_socket_that_py4j_cannot_wait_for_is_refused_instead_of_hanging() -> None:
+    class Gateway:
+        class _callback_server:
+            class server_socket:
+                fileno = staticmethod(lambda: 1_024)
+
+    with pytest.raises(SparkUnavailable, match="too many open files"):
+        jvm._check_callbacks(Gateway)

@@ -26,6 +26,8 @@ from millpond.errors import SparkUnavailable
 Java: TypeAlias = Any
 
 VERSION = "4.3"
+# FD_SETSIZE of the C library.
+DESCRIPTORS_OF_SELECT = 1_024
 
 # In the order of compilation: each may use those before it.
 SOURCES = (
@@ -194,12 +196,25 @@ def java_source(name: str) -> str:
     return files("millpond.spark").joinpath("java", f"{name}.java").read_text(encoding="utf-8")
 
 
+def _check_callbacks(gateway: Java) -> None:
+    """py4j waits for the JVM's calls with select(2), which ends its thread, and so hangs every query, when the socket's
+    number is too large for it."""
+    number = gateway._callback_server.server_socket.fileno()
+    if number >= DESCRIPTORS_OF_SELECT:
+        raise SparkUnavailable(
+            f"this process has too many open files for py4j: its socket is number {number}, over "
+            f"{DESCRIPTORS_OF_SELECT - 1}",
+            hint="attach to Spark before opening many files, or settle: a pond with fewer journal files holds fewer",
+        )
+
+
 def _workshop(spark: SparkSession) -> Java:
     gateway = spark.sparkContext._gateway
     with _lock:
         known = _workshops.get(id(gateway))
         if known is None or known[0] is not gateway:
             ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+            _check_callbacks(gateway)
             known = _workshops[id(gateway)] = (gateway, _compile(spark, gateway, SOURCES))
         return known[1]
 

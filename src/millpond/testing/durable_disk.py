@@ -50,6 +50,9 @@ class _Directory:
     descriptor: int  # open, so that the inode's number is not given to another
     entries: dict[str, int] = field(default_factory=dict)
 
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
 
 def _stamp(path: str) -> tuple[int, int]:
     found = os.stat(path)
