@@ -150,8 +150,6 @@ class DurableDisk:
 
     def close(self) -> None:
         """Forget the model; the real tree stays."""
-        for directory in self._directories.values():
-            os.close(directory.descriptor)
         self._directories.clear()
         self._files.clear()
         shutil.rmtree(self._links, ignore_errors=True)
