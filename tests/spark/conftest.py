@@ -63,3 +63,18 @@ def session_setting(spark: SparkSession, name: str, value: str) -> Iterator[None
             spark.conf.unset(name)
         else:
             spark.conf.set(name, before)
+
+
+@pytest.fixture(params=["held by the driver", "fetched by tasks"])
+def live_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways of a live half: a little comes with the plan, more is fetched by the executors."""
+    way: str = request.param
+    if way == "fetched by tasks":
+        monkeypatch.setattr("millpond.spark.live.ROWS_HELD_MAX", 0)
+    return way
+
+
+@pytest.fixture
+def by_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live records are fetched by tasks, however few they are: later, more than once, and each at its own moment."""
+    monkeypatch.setattr("millpond.spark.live.ROWS_HELD_MAX", 0)

@@ -42,6 +42,7 @@ def numbers(frame: DataFrame) -> list[int]:
     return sorted(row["n"] for row in frame.select("n").collect())
 
 
+@pytest.mark.usefixtures("by_tasks")
 def test_a_frame_made_earlier_stays_exact_and_fresh(spark: SparkSession, meters: millpond.Stream) -> None:
     frame = meters.to_spark(spark)
     stop = 350
@@ -56,6 +57,7 @@ def test_a_frame_made_earlier_stays_exact_and_fresh(spark: SparkSession, meters:
         assert numbers(frame) == list(range(stop)), step
 
 
+@pytest.mark.usefixtures("by_tasks")
 def test_what_settles_between_planning_and_reading_is_read_once(
     spark: SparkSession, meters: millpond.Stream, fetches: Fetches
 ) -> None:
@@ -72,6 +74,7 @@ def test_what_settles_between_planning_and_reading_is_read_once(
     assert fetches.tickets
 
 
+@pytest.mark.usefixtures("by_tasks")
 def test_both_sides_of_a_self_join_see_one_snapshot(
     spark: SparkSession, meters: millpond.Stream, fetches: Fetches
 ) -> None:
@@ -90,6 +93,7 @@ def test_both_sides_of_a_self_join_see_one_snapshot(
     assert len({str(sorted(ticket.ranges.items())) for ticket in fetches.tickets}) == 1
 
 
+@pytest.mark.usefixtures("by_tasks")
 def test_a_broadcast_join_and_its_repetition_see_one_snapshot(spark: SparkSession, meters: millpond.Stream) -> None:
     """A plan that is run again re-uses what it broadcast, so the other side must not move on without it."""
     frame = meters.to_spark(spark)
@@ -102,6 +106,7 @@ def test_a_broadcast_join_and_its_repetition_see_one_snapshot(spark: SparkSessio
     assert len(first) == 350
 
 
+@pytest.mark.usefixtures("by_tasks")
 def test_subqueries_see_the_snapshot_of_their_query(
     spark: SparkSession, meters: millpond.Stream, fetches: Fetches
 ) -> None:
@@ -120,6 +125,7 @@ def test_subqueries_see_the_snapshot_of_their_query(
     assert (row["rows"], row["top"], row["also"], row["nice"]) == (350, 349, 349, 117)
 
 
+@pytest.mark.usefixtures("by_tasks")
 def test_a_union_of_a_stream_with_itself_counts_each_record_twice(
     spark: SparkSession, meters: millpond.Stream, fetches: Fetches
 ) -> None:
@@ -130,6 +136,7 @@ def test_a_union_of_a_stream_with_itself_counts_each_record_twice(
     assert counts == []
 
 
+@pytest.mark.usefixtures("by_tasks")
 def test_a_cached_frame_keeps_its_snapshot_although_it_is_computed_piece_by_piece(
     spark: SparkSession, meters: millpond.Stream
 ) -> None:
@@ -153,6 +160,7 @@ def test_a_plan_that_was_explained_is_no_exception(spark: SparkSession, meters: 
     assert missing.collect() == []
 
 
+@pytest.mark.usefixtures("by_tasks")
 def test_rdds_of_frames_see_one_snapshot(spark: SparkSession, meters: millpond.Stream) -> None:
     frame = meters.to_spark(spark)
     rdd = frame.alias("l").join(frame.alias("r"), F.col("l.n") == F.col("r.n")).select("l.n").rdd

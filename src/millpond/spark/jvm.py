@@ -48,6 +48,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.hadoop.fs.FileStatus": (),
     "org.apache.hadoop.fs.Path": (),
     "org.apache.spark.api.python.PythonUtils": ("toSeq", "toScalaMap"),
+    "org.apache.spark.api.java.JavaSparkContext": ("parallelize",),
     "org.apache.spark.rdd.RDD": (),
     "org.apache.spark.sql.ExperimentalMethods": ("extraOptimizations", "extraOptimizations_$eq"),
     "org.apache.spark.sql.SQLContext": (),
@@ -58,6 +59,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.catalyst.expressions.InSet": ("hset",),
     "org.apache.spark.sql.catalyst.expressions.Like": ("escapeChar",),
     "org.apache.spark.sql.catalyst.expressions.Literal": ("value",),
+    "org.apache.spark.sql.catalyst.expressions.UnsafeProjection": ("create",),
     "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation$": ("apply",),
     "org.apache.spark.sql.catalyst.plans.logical.LocalRelation": ("data",),
     "org.apache.spark.sql.catalyst.plans.logical.LogicalPlan": ("transformUpWithSubqueries",),
@@ -67,13 +69,14 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.classic.Dataset": ("queryExecution", "schema", "union"),
     "org.apache.spark.sql.classic.SparkSession": (
         "baseRelationToDataFrame",
-        "emptyDataFrame",
         "experimental",
         "parseDataType",
         "sessionUUID",
+        "sparkContext",
         "sqlContext",
     ),
     "org.apache.spark.sql.execution.QueryExecution": ("toRdd",),
+    "org.apache.spark.sql.execution.arrow.ArrowConverters$": ("fromIPCStream",),
     "org.apache.spark.sql.execution.datasources.FileIndex": ("listFiles",),
     "org.apache.spark.sql.execution.datasources.FileStatusWithMetadata": (),
     "org.apache.spark.sql.execution.datasources.HadoopFsRelation": ("location",),
@@ -83,6 +86,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.sources.BaseRelation": ("needConversion",),
     "org.apache.spark.sql.sources.CatalystScan": ("buildScan",),
     "org.apache.spark.sql.sources.Filter": ("references",),
+    "org.apache.spark.sql.util.CloseableIterator": ("close",),
     "org.apache.spark.unsafe.types.UTF8String": ("isValid",),
     "scala.runtime.AbstractPartialFunction": ("applyOrElse",),
 }
@@ -134,8 +138,9 @@ class Jvm:
         """The RDD of Spark's internal rows that computes a DataFrame."""
         return frame._jdf.queryExecution().toRdd()
 
-    def no_rows(self) -> Java:
-        return self._session.emptyDataFrame().queryExecution().toRdd()
+    def rows_held(self, stream: bytes, schema: StructType) -> Java:
+        """The RDD of the rows in an Arrow stream, which the driver holds."""
+        return self.workshop.rows(stream, self.struct(schema), self._session.sparkContext())
 
     def _java_map(self, items: dict[str, str]) -> Java:
         found = self._jvm.java.util.HashMap()

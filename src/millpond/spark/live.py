@@ -1,7 +1,9 @@
-"""The live half of one scan: an RDD whose tasks fetch their ranges from the node's door, filtered and projected there.
+"""The live half of one scan: what the node's door gives for the scan's ranges, filtered and projected there (K13).
 
-It is planned as a DataFrame of its own (one row per task, mapped to what the task fetches), because that is the way by
-which Spark takes Arrow batches from Python without copying them row by row. No job runs here.
+A little is fetched by the driver while it plans, and goes to executors with their tasks: that spares starting Python
+in them, which takes longer than the rest of a small query. Anything larger is fetched by tasks. Their RDD is planned
+as a DataFrame of its own (one row per task, mapped to what the task fetches), because that is the way by which Spark
+takes Arrow batches from Python without copying them row by row. No job runs here.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from millpond.flight import fetch
+from millpond.flight import fetch, fetch_live
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import JSON_BYTES_MAX, Predicate, encode
 from millpond.wire.served import Door
@@ -25,9 +27,34 @@ from millpond.wire.ticket import LiveTicket, encode_ticket
 ROWS_PER_TASK_MIN = 65_536
 # A few for each core, so that uneven ones level out.
 TASKS_PER_CORE = 2
+# What the driver may fetch while it plans. Rows are those that the node must look at, which takes it milliseconds;
+# bytes are those that come back, and go on through py4j.
+ROWS_HELD_MAX = 65_536
+BYTES_HELD_MAX = 1 << 20
 
 # Executors get the code with the task, so that pyarrow is all they need.
 cloudpickle.register_pickle_by_value(fetch)  # type: ignore[no-untyped-call]
+
+
+def fetch_little(door: Door, ticket: LiveTicket) -> bytes | None:
+    """What the ticket fetches, as an Arrow stream; None if it is too much for the driver to hold."""
+    if sum(map(len, ticket.ranges.values())) > ROWS_HELD_MAX:
+        return None
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    for batch in fetch_live(door.location, door.token, ticket):
+        size += batch.nbytes
+        if size > BYTES_HELD_MAX:
+            return None
+        batches.append(batch)
+    if not batches:
+        return b""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    held: bytes = sink.getvalue().to_pybytes()
+    return held
 
 
 def live_frame(spark: SparkSession, door: Door, tickets: Sequence[LiveTicket], schema: StructType) -> DataFrame:

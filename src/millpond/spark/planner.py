@@ -24,7 +24,7 @@ from millpond.model.schema import OFFSET, stored_schema
 from millpond.spark.catalyst import translate
 from millpond.spark.doubt import columns_in_doubt
 from millpond.spark.jvm import Callback, Java, Jvm
-from millpond.spark.live import live_frame, tickets_for
+from millpond.spark.live import fetch_little, live_frame, tickets_for
 from millpond.spark.report import LiveScan, QueryFigures, SettledScan
 from millpond.spark.schema import spark_schema
 from millpond.wire.served import ServedStream
@@ -187,11 +187,13 @@ class PinnedScan:
         tickets = tickets_for(definition.id, self._snapshot.generation, self._snapshot.live, columns, predicate, cores)
         rows = sum(map(len, self._snapshot.live.values()))
         self._figures.live[text] = LiveScan(self._stream.name, rows, len(tickets))
-        if not tickets:
-            return self._planner.jvm.no_rows()
         everything = spark_schema(stored_schema(definition.schema))
         schema = StructType([everything[name] for name in columns])
-        return self._planner.jvm.rows_of(live_frame(spark, self._stream.door(), tickets, schema))
+        door = self._stream.door()
+        held = fetch_little(door, tickets[0]) if len(tickets) == 1 else None
+        if held is not None:
+            return self._planner.jvm.rows_held(held, schema)
+        return self._planner.jvm.rows_of(live_frame(spark, door, tickets, schema))
 
     def _translate(self, predicates: str) -> Predicate:
         return translate(predicates, stored_schema(self._definition.schema).names)

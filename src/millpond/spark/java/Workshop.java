@@ -1,12 +1,20 @@
 package millpond.spark;
 
+import java.util.ArrayList;
 import java.util.function.BiFunction;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.execution.arrow.ArrowConverters$;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CloseableIterator;
 
 /** Makes the objects of this package for Python, one call each. */
 public class Workshop {
@@ -27,6 +35,20 @@ public class Workshop {
     return new HadoopFsRelation(new SettledIndex(key, name, known, null), new StructType(), schema,
         scala.Option.empty(), new ParquetFileFormat(),
         org.apache.spark.api.python.PythonUtils.toScalaMap(options), session);
+  }
+
+  /** Rows of an Arrow stream (empty: none), held by the driver: Spark sends them with the tasks that need them. */
+  public RDD rows(byte[] stream, StructType schema, SparkContext context) throws Exception {
+    if (stream.length == 0) return new JavaSparkContext(context).emptyRDD().rdd();
+    CloseableIterator rows = (CloseableIterator) ArrowConverters$.MODULE$.fromIPCStream(stream)._1();
+    UnsafeProjection projection = UnsafeProjection.create(schema);
+    ArrayList copies = new ArrayList();
+    try {
+      while (rows.hasNext()) copies.add(projection.apply((InternalRow) rows.next()).copy());
+    } finally {
+      rows.close();
+    }
+    return new JavaSparkContext(context).parallelize(copies, 1).rdd();
   }
 
   public BaseRelation live(String key, String name, SQLContext context, StructType schema) {
