@@ -115,7 +115,10 @@ class Verification:
             yield Finding("warning", wanted.path, "has no index entry", hint)
         entry = snapshot.objects.entries.slice(at, 1).to_pylist()[0]
         for problem in _outside(columns, table.num_rows, lambda kind, name: entry.get(kind + name)):
-            yield wrong(f"its index entry is wrong: {problem}", "queries may have skipped it: remove the file under _index that holds its entry; then it is always read")
+            yield wrong(
+                f"its index entry is wrong: {problem}",
+                "queries may have skipped it: remove the file in _index that has its entry; then it is always read",
+            )
         there = self._claims.get(wanted.path, {})
         for problem in _outside(columns, table.num_rows, lambda kind, name: there.get(_DELTA[kind] + name)):
             yield wrong(f"its statistics in the Delta log are wrong: {problem}", "other engines may skip it wrongly")
