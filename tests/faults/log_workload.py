@@ -26,9 +26,9 @@ from millpond.testing import ManualClock
 from millpond.testing.pond_model import Fate
 
 SCHEMA = pa.schema([("id", pa.int64()), ("filling", pa.string())])
-METERS = StreamDefinition(2, "grid/meters", (SCHEMA,), keys=("id",), streamlets=3)
-ALARMS = StreamDefinition(3, "grid/alarms", (SCHEMA,), streamlets=1)
-GONE = StreamDefinition(4, "grid/gone", (SCHEMA,), streamlets=2)
+METERS = StreamDefinition(20, "grid/meters", (SCHEMA,), keys=("id",), streamlets=3)
+ALARMS = StreamDefinition(21, "grid/alarms", (SCHEMA,), streamlets=1)
+GONE = StreamDefinition(22, "grid/gone", (SCHEMA,), streamlets=2)
 STREAMS = (METERS, ALARMS, GONE)
 # Small enough that the workload rolls journal files; only `sync` and appends at `disk` make anything durable.
 SETTINGS = Settings(segment_bytes=64_000, journal_file_bytes=64_000, flush_seconds=3_600, disk_reserve_bytes=0)
