@@ -111,7 +111,7 @@ def test_a_pond_opened_after_a_failed_sync_of_a_commit_does_not_build_on_it(root
     drive.settle(METERS)
     drive.append(METERS, 10)
     storage.fail(kind="sync_file", path="_delta_log")
-    storage.fail(kind="create", path="_delta_log", sticky=True)  # the way around it fails too
+    storage.fail(kind="rewrite", path="_delta_log", sticky=True)  # the way around it fails too
     with pytest.raises(SettleFailed):
         drive.settle(METERS)
     drive.close()
