@@ -11,9 +11,9 @@ import pyarrow as pa
 from millpond.cli.demo.town import moment
 
 VIEW = "demo_meters"
-# Wednesday's evening peak, one hour of one town: a small part of the week.
+# Monday's evening peak, one hour of one town: a small part of the week, and there in the shortest run.
 NARROW_TOWN = "Nice"
-NARROW_HOURS = (2 * 24 + 19, 2 * 24 + 20)
+NARROW_HOURS = (19, 20)
 
 COUNT = f"SELECT count(*) AS records FROM {VIEW}"
 BY_TOWN = f"""\

@@ -35,8 +35,9 @@ SCHEMA = pa.schema(
 WEEK_STARTS = datetime(2026, 1, 5, tzinfo=UTC)
 WEEK_HOURS = 168
 BATCH_ROWS = 10_000
-# Few enough that a week of hourly readings is what was asked for, many enough that towns look like towns.
-METERS_MIN, METERS_MAX = 200, 60_000
+# Few enough that a week of hourly readings is what was asked for, many enough that towns look like towns, and that a
+# batch is a few hours and not a few days.
+METERS_MIN, METERS_MAX = 2_000, 60_000
 
 # Name, latitude, longitude, thousands of people, metres above the sea.
 TOWNS = [
