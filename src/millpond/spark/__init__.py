@@ -23,7 +23,11 @@ __all__ = ["to_spark", "attach", "last_query", "Attachment", "QueryFigures"]
 
 
 def to_spark(stream: ServedStream, spark: SparkSession) -> DataFrame:
-    """The stream as a DataFrame, live ∪ settled. A query of it sees one exact snapshot, taken when it is planned."""
+    """The stream as a DataFrame, live ∪ settled. A query of it sees one exact snapshot, taken when it is planned.
+
+    Whatever is made from the frame (`frame.where(...)`, `frame.count()`, a view) is a new query with a new snapshot. To
+    collect one and the same DataFrame twice is to run one plan twice: it sees the first snapshot again, because Spark
+    re-uses what the plan has broadcast and shuffled, and half of a newer one would be wrong."""
     return planner_of(spark).frame(stream)
 
 
