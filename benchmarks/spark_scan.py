@@ -41,7 +41,7 @@ def spark_scan() -> bool:
         spark.read.parquet(*paths).createOrReplaceTempView("plain")
         expected = sorted(map(tuple, spark.sql(QUERY.format("plain")).collect()))
         assert sorted(map(tuple, spark.sql(QUERY.format("bench_scan")).collect())) == expected
-        plain = median_of(5, spark.sql(QUERY.format("plain")).collect)
+        plain = median_of(5, lambda: spark.sql(QUERY.format("plain")).collect())
         ours = median_of(5, lambda: spark.sql(QUERY.format("bench_scan")).collect())
         plain_again = median_of(5, lambda: spark.sql(QUERY.format("plain")).collect())
     spark.stop()
