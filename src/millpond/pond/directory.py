@@ -43,6 +43,7 @@ class PondDirectory:
         cls, path: str, storage: Storage, clock: Clock, *, create: bool, archive: str | None = None
     ) -> PondDirectory:
         """Take the lock, and read or make `pond.json`. `archive` is chosen when the pond is made and kept for good."""
+        _check_spelling(archive or path)
         described = os.path.join(path, "pond.json")
         try:
             if not storage.exists(described):
@@ -72,10 +73,22 @@ class PondDirectory:
                     f"the pond {path} keeps its archive {place}, not in {archive}",
                     hint="an archive is chosen when its pond is made; leave `archive` out to open this one",
                 )
-            return cls(path, pond_id, kept or os.path.join(path, "archive"), lock)
+            place = kept or os.path.join(path, "archive")
+            _check_spelling(place)
+            return cls(path, pond_id, place, lock)
         except BaseException:
             lock.release()
             raise
+
+
+def _check_spelling(path: str) -> None:
+    """Refuse a place that the table's own readers would look for elsewhere: they take paths for URLs."""
+    odd = next((c for c in path if c in "%\\" or not c.isprintable()), None)
+    if odd is not None:
+        raise InvalidValue(
+            f"{path!r} has {odd!r} in it, which Delta readers take for an escape",
+            hint="name a directory without %, backslashes and control characters",
+        )
 
 
 def _check_free(path: str, storage: Storage, *, create: bool) -> None:
