@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.archive.footer_stats import column_ranges
+from millpond.archive.footer_stats import column_ranges, statistics_columns
 from millpond.model.schema import TIMESTAMP
 from millpond.model.stats import collect_stats
 
@@ -32,7 +32,13 @@ columns = st.sampled_from(KINDS).flatmap(lambda kind: st.tuples(st.just(kind[0])
 
 def ranges(table: pa.Table, row_group_rows: int) -> Any:
     footers: list[pq.FileMetaData] = []
-    pq.write_table(table, pa.BufferOutputStream(), row_group_size=row_group_rows, metadata_collector=footers)
+    pq.write_table(
+        table,
+        pa.BufferOutputStream(),
+        row_group_size=row_group_rows,
+        write_statistics=statistics_columns(table),
+        metadata_collector=footers,
+    )
     return column_ranges(table, footers[0])
 
 
@@ -60,3 +66,9 @@ def test_nested_columns_are_left_out_and_do_not_confuse() -> None:
     inner = pa.array([{"x": 5}, None], pa.struct([("x", pa.int64())]))
     table = pa.table({"s": inner, "x": [1, 2], "l": [[7], []]})
     assert ranges(table, 10) == {"x": (1, 2, 0)}
+
+
+def test_a_float_within_a_nested_column_leaves_nested_columns_without_statistics() -> None:
+    inner = pa.array([{"x": math.nan}, {"x": 1.0}], pa.struct([("x", pa.float64())]))
+    assert statistics_columns(pa.table({"s": inner, "n": [1, 2]})) == ["n"]
+    assert statistics_columns(pa.table({"l": [[7], []], "n": [1, 2]})) is True

@@ -1,8 +1,9 @@
-"""Column statistics out of Parquet footers: what the writer has computed anyway need not be computed again.
+"""Column statistics in Parquet footers: what the writer has computed anyway need not be computed again.
 
 Used when an object is written (its index entry) and when it is read (which row groups to decode). Taken are integers,
-text, dates and timestamps, whose statistics are exact and complete. Those of floats leave NaN out: whoever knows that
-there is none may take them. Those of decimals and binary are in the writer's own form and left alone.
+text, dates and timestamps, whose statistics are exact and complete. Those of floats leave NaN out, so they are taken only
+from an object that was just written, without any where there is a NaN. Those of decimals and binary are in the writer's
+own form and left alone.
 """
 
 from __future__ import annotations
@@ -24,8 +25,27 @@ def complete(kind: pa.DataType) -> bool:
     return any(test(kind) for test in _COMPLETE)
 
 
+def statistics_columns(table: pa.Table) -> list[str] | bool:
+    """The columns whose statistics speak for every value. Parquet names the leaves of nested ones, so these have
+    theirs all together or, where a float is among them or some other column has NaN, not at all."""
+    chosen = [
+        field.name
+        for field in table.schema
+        if not (pa.types.is_nested(field.type) and _holds_floats(field.type))
+        and not (pa.types.is_floating(field.type) and pc.any(pc.is_nan(table.column(field.name))).as_py())
+    ]
+    return True if len(chosen) == table.num_columns else chosen
+
+
+def _holds_floats(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_holds_floats(kind.field(index).type) for index in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind))
+
+
 def column_ranges(table: pa.Table, metadata: pq.FileMetaData) -> dict[str, ColumnRange]:
-    """What `collect_stats(table)` says, of the table that was just written as this file; mostly without looking."""
+    """What `collect_stats(table)` says, of the table that was just written as this file; mostly without looking.
+    The file has no statistics of columns with NaN."""
     found: dict[str, ColumnRange] = {}
     left: list[str] = []
     places = column_places(metadata)
@@ -37,8 +57,6 @@ def column_ranges(table: pa.Table, metadata: pq.FileMetaData) -> dict[str, Colum
             ranges = _over_groups(metadata, places[field.name])
         if ranges is None:
             left.append(field.name)
-        elif pa.types.is_floating(field.type) and pc.any(pc.is_nan(table.column(field.name))).as_py():
-            found[field.name] = ColumnRange(None, None, ranges.nulls)
         else:
             found[field.name] = ColumnRange(lower_bound(ranges.min), upper_bound(ranges.max), ranges.nulls)
     return found | collect_stats(table.select(left))

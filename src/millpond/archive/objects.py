@@ -11,7 +11,8 @@ Parquet file without its footer is not readable at all: a clean end is told apar
 
 Encoding is chosen for time, measured on 100-byte records: Snappy (zstd at level 1 takes a third longer for a third
 less), dictionaries only where a sample shows few distinct values (on others they cost up to twice the time), page
-checksums and page indexes always (below what can be measured).
+checksums and page indexes always (below what can be measured). Statistics leave NaN out by Parquet's rule, and engines
+that sort NaN above every number would skip rows by them: a column with NaN is written without.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millpond.archive.checksums import block_checksums
-from millpond.archive.footer_stats import column_ranges
+from millpond.archive.footer_stats import column_ranges, statistics_columns
 from millpond.archive.partition import partition_name, row_times
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
@@ -99,7 +100,7 @@ def encode_object(table: pa.Table, definition: StreamDefinition) -> tuple[memory
         row_group_size=ROW_GROUP_ROWS,
         compression="snappy",
         use_dictionary=_dictionary_columns(table),
-        write_statistics=True,
+        write_statistics=statistics_columns(table),
         write_page_index=True,
         write_page_checksum=True,
         metadata_collector=footers,
