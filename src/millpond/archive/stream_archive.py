@@ -13,9 +13,11 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from millpond.archive.commit_file import commit_version
 from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
 from millpond.archive.ledger import Ledger
 from millpond.archive.object_index import ObjectIndex
+from millpond.archive.repair import TORN_DIRECTORY
 from millpond.archive.settle import SettleReport, add_columns, settle
 from millpond.archive.snapshot import SettledSnapshot
 from millpond.archive.table import DeltaLog
@@ -73,6 +75,12 @@ class StreamArchive:
     def set_aside(self) -> tuple[str, ...]:
         """What opening moved to `_torn/`. If a commit is among them, its records must still be in the log."""
         return self._ledger.set_aside
+
+    def torn_commits(self) -> list[str]:
+        """Commits that this or an earlier opening moved to `_torn/`."""
+        directory = posixpath.join(self.root, TORN_DIRECTORY)
+        names = [name for name in self._storage.list(directory) if commit_version(name.rpartition("-")[0]) is not None]
+        return [posixpath.join(directory, name) for name in names]
 
     def snapshot(self, *, refresh: bool = False) -> SettledSnapshot:
         """The newest version that this process knows; with `refresh`, that there is (waits for a running writer)."""

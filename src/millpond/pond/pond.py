@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
-from millpond.errors import MillpondError, PondClosed, StreamExists, StreamNotFound, TooLarge
+from millpond.errors import Damaged, MillpondError, PondClosed, StreamExists, StreamNotFound, TooLarge
 from millpond.ingest import Ingest
 from millpond.log.embedded.engine import EmbeddedLog
 from millpond.log.engine import Part
@@ -175,7 +175,17 @@ class Pond:
     def _open_stream(self, definition: StreamDefinition) -> Stream:
         root = os.path.join(self._directory.archive, definition.directory)
         archive = StreamArchive.open(self._storage, root, definition, self._directory.id.hex(), self._clock)
-        self._log.add_stream(definition, archive.snapshot().boundary)
+        try:
+            self._log.add_stream(definition, archive.snapshot().boundary)
+        except Damaged as error:
+            torn = archive.torn_commits()
+            if not torn:
+                raise
+            hint = (
+                f"the archive's newest commit could not be read and lies in {', '.join(torn)}: if it settled these "
+                "offsets, restore it to _delta_log under its own name from a copy"
+            )
+            raise Damaged(error.message, hint=hint) from error
         return Stream(definition, self._log, archive, self._clock, self._settings, self._open_door)
 
     def _finish_drops(self) -> None:
