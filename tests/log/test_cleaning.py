@@ -37,9 +37,9 @@ def test_a_read_goes_on_when_its_segment_moves_out_of_the_journal(pool: Pool) ->
         append(log, turn * 30_000, 30_000)
     append(log, 60_000)
     log.seal(21)
-    [segment] = log._streams[21].segments()
-    log._keeper._spill(log._streams[21], segment)
-    assert [p.place.file for p in segment.contents] == [1, 2], "read in place"
+    [segment] = log._published.streams[21].segments()
+    log._keeper._spill(log._published.streams[21], segment)
+    assert [p.place.file.number for p in segment.contents] == [1, 2], "read in place"
     reading = log.read(21, 0, OffsetRange(0, 8_200), columns=["n"])
     first = next(reading)
     log.release(20, {0: 60_500})

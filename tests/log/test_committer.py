@@ -38,7 +38,7 @@ class Calls:
         thread.start()
         self._threads.append(thread)
         committer = self._log._committer
-        while len(committer._queue) <= at and not committer._stopping:
+        while len(committer.queue) <= at and not committer.queue.closed:
             thread.join(0.001)
 
     def join(self) -> None:
@@ -115,9 +115,9 @@ def test_a_close_speaks_for_what_was_acknowledged_while_it_was_under_way(pool: P
     append(log, 0)
     storage.write_error = errno.ENOSPC
     with one_group(log) as call:
-        flushed = len(log._committer._queue)
+        flushed = len(log._committer.queue)
         call(log.close)
-        if len(log._committer._queue) > flushed:  # the close itself is queued: others may come behind it
+        if len(log._committer.queue) > flushed:  # the close itself is queued: others may come behind it
             call(append, log, 500, durability="memory")
     closing, *acked = call.outcomes
     assert not acked or isinstance(closing, DiskFull), "an append was acknowledged and is gone, and nobody said so"
@@ -154,10 +154,9 @@ def test_a_stream_dropped_while_the_journal_rolls_does_not_close_it(
 
     def state_while_another_is_dropped() -> list[Any]:
         with log._lock:
-            log._streams = {20: log._streams[20]}
-            del log._producers[21]
+            log._published.drop(21)
         return []
 
-    monkeypatch.setattr(log._producers[20], "state", state_while_another_is_dropped)
+    monkeypatch.setattr(log._published.producers[20], "state", state_while_another_is_dropped)
     append(log, 0)
     assert numbers(log, 0, 500) == list(range(500))

@@ -15,7 +15,7 @@ POND = bytes(range(16))
 
 def frame(base: int, synced: int, *, last: bool = True, kind: int = frames.ARROW) -> bytes:
     payload = b"" if kind == frames.END else bytes(40)
-    return b"".join(frames.encode(Draft(kind, 7, 1, 0, 1, 0, 0, payload, crc32(payload)), base, synced, last=last))
+    return b"".join(frames.encode(Draft(kind, 7, 1, 0, 1, 0, 0, payload, crc32(payload)), base, synced, last=last)[0])
 
 
 HEADER = journal_file.encode_header(3, POND, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millpond.log.engine import Part
-from millpond.log.keeper import TAIL_PIECES
+from millpond.log.keeper import TAIL_APPENDS
 from millpond.model.rows import codec_of
 from millpond.storage import LocalStorage
 from tests.log.conftest import SCHEMA, Pool, append, definition, files, numbers
@@ -30,9 +30,9 @@ def test_a_tail_that_was_released_before_it_was_joined_takes_no_memory(
     monkeypatch.setattr(log._keeper, "_join_tail", wait_and_join)
     codec = codec_of(SCHEMA)
     row = codec.encode(codec.validate([{"key": "k", "n": 1, "pad": ""}]))
-    for _ in range(TAIL_PIECES):
+    for _ in range(TAIL_APPENDS):
         log.append(20, [Part(0, 1, encoded=row)], ingest_micros=0, durability="memory")
-    log.release(20, {0: TAIL_PIECES})
+    log.release(20, {0: TAIL_APPENDS})
     go.set()
     log.tend()
     assert log.status().memory_bytes == 0
@@ -41,7 +41,7 @@ def test_a_tail_that_was_released_before_it_was_joined_takes_no_memory(
 def test_a_segment_dropped_while_it_was_spilled_leaves_no_file(pool: Pool) -> None:
     log = pool()
     append(log, 0, 20)
-    stream = log._streams[20]
+    stream = log._published.streams[20]
     [segment] = stream.segments()
     log.drop_stream(20)
     log._keeper.spill_to_file(stream, segment)
@@ -56,7 +56,7 @@ def test_a_spill_that_meets_a_full_disk_leaves_no_file(pool: Pool) -> None:
 
     log = pool(storage=Filling())
     append(log, 0, 20)
-    stream = log._streams[20]
+    stream = log._published.streams[20]
     with pytest.raises(OSError, match="no room"):
         log._keeper.spill_to_file(stream, stream.segments()[0])
     assert not list(Path(pool.directory, "spill").rglob("*.arrow"))
@@ -72,11 +72,11 @@ def test_a_segment_whose_released_part_the_journal_let_go_of_can_still_be_moved(
     append(log, 300, 300, stream_id=21)
     for start in range(4_000, 8_000, 500):
         append(log, start)
-    [segment] = log._streams[21].segments()
+    [segment] = log._published.streams[21].segments()
     log.seal(21)
-    log._keeper._spill(log._streams[21], segment)
+    log._keeper._spill(log._published.streams[21], segment)
     assert segment.memory_bytes == 0
-    assert [p.place.file for p in segment.contents] == [1, 2], "read in place"
+    assert [p.place.file.number for p in segment.contents] == [1, 2], "read in place"
     log.release(21, {0: 300})
     log.release(20, {0: 3_000})
     log.release(20, {0: 8_000})
@@ -96,13 +96,13 @@ def test_a_lookup_goes_on_when_what_it_searches_is_released(pool: Pool, monkeypa
     log.tend()
     assert {s.state for s in log.segments(20)} == {"spilled"}
     assert len(log.segments(20)) > 2
-    search = log._streams[20]._newest_first
+    search = log._published.streams[20]._newest_first
 
     def search_and_release(*rest: Any) -> Any:
         yield from search(*rest)
         if log.starts(20) == {0: 0}:
             log.release(20, {0: 2_000})
 
-    monkeypatch.setattr(log._streams[20], "_newest_first", search_and_release)
+    monkeypatch.setattr(log._published.streams[20], "_newest_first", search_and_release)
     found = log.find(20, "key", "k5", streamlet=0, limit=1_000, below={})
     assert [n for b in found for n in b.column("n").to_pylist()] == [n for n in range(2_999, 1_999, -1) if n % 97 == 5]

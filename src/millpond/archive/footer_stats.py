@@ -1,9 +1,9 @@
 """Column statistics in Parquet footers: what the writer has computed anyway need not be computed again.
 
 Used when an object is written (its index entry) and when it is read (which row groups to decode). Taken are integers,
-text, dates and timestamps, whose statistics are exact and complete. Those of floats leave NaN out, so they are taken only
-from an object that was just written, without any where there is a NaN. Those of decimals and binary are in the writer's
-own form and left alone.
+text, dates and timestamps, whose statistics are exact and complete. Those of floats leave NaN out, so they are taken
+only from an object that was just written, without any where there is a NaN. Those of decimals and binary are in the
+writer's own form and left alone.
 """
 
 from __future__ import annotations

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from millpond.ingest import raw
 from millpond.ingest.bounds import APPEND_BYTES_MAX, check_bytes
 from millpond.ingest.decode import decode
-from millpond.ingest.route import route_batch, route_rows
+from millpond.ingest.route import route_batch, route_each, route_rows
 from millpond.log.engine import Part
 from millpond.model.definition import StreamDefinition
 from millpond.model.rows import Row, codec_of
@@ -28,15 +29,30 @@ class Ingest:
         """The parts of an append, ready for the log; none for no rows. `InvalidRecord` or `TooLarge` keep nothing."""
         if self.definition.raw:
             rows = raw.fill_rows(rows, now_micros)
-        if type(rows) is dict:
-            # The quick way of a single record: everything counts here.
-            return self._encoded([self._codec.validate_one(rows)])
         found = decode(self._codec, rows, self._bytes_max)
         if isinstance(found, list):
             return self._encoded(found)
         if self.definition.raw:
             found = raw.fill_batch(found, now_micros)
         return route_batch(self.definition, found, self._turn)
+
+    def encode_rows(self, rows: Sequence[Any], now_micros: int) -> Sequence[Part | Exception]:
+        """The parts of single records, one of each, or what is wrong with it: the quick way, for many at a time."""
+        try:
+            filled = raw.fill_rows(rows, now_micros) if self.definition.raw else rows
+            parts = route_each(self.definition, self._codec, self._codec.validate(filled), self._turn)
+            check_bytes(max(len(part.encoded or b"") for part in parts), self._bytes_max)
+            return parts
+        except Exception:
+            # Some record does not fit; each by itself tells which, and why.
+            return [self._encode_row(row, now_micros) for row in rows]
+
+    def _encode_row(self, row: Any, now_micros: int) -> Part | Exception:
+        try:
+            (part,) = self.prepare(row, now_micros)
+        except Exception as error:
+            return error
+        return part
 
     def _encoded(self, rows: list[Row]) -> list[Part]:
         parts = route_rows(self.definition, self._codec, rows, self._turn)

@@ -65,3 +65,12 @@ def route_rows(definition: StreamDefinition, codec: RowCodec, rows: Sequence[Row
         # All together, so that the error counts rows as the caller does.
         codec.encode(rows)
         raise
+
+
+def route_each(definition: StreamDefinition, codec: RowCodec, rows: Sequence[Row], turn: Iterator[int]) -> list[Part]:
+    """One part for each of some checked rows, encoded."""
+    streamlets, encode = definition.streamlets, codec.encode
+    if streamlets == 1 or not definition.keys:
+        return [Part(next(turn) % streamlets, 1, None, encode((row,))) for row in rows]
+    key = codec.column(definition.keys[0])
+    return [Part(streamlet_of(row[key], streamlets), 1, None, encode((row,))) for row in rows]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -20,8 +20,7 @@ from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """The rows of one append that go to one streamlet: an Arrow batch of the stream's newest schema, or, for a few
     rows, their encoded form (`encoded`, see `millpond.model.rows`), which becomes Arrow later and many at a time."""
 
@@ -33,11 +32,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """What an append got: offsets per streamlet, how safe they are, and whether it was a retry of an earlier one."""
+    """What an append got: offsets per streamlet, how safe they are, and whether it was a retry of an earlier one.
+    `bytes` is what a new append took in the log."""
 
     ranges: dict[int, OffsetRange]
     durability: Durability
     duplicate: bool = False
+    bytes: int = field(default=0, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,19 @@ class LogStatus:
     warnings: tuple[str, ...] = field(default=())
 
 
+class EncodeRows(Protocol):
+    """Checks, routes and encodes single records that are ingested at one time: for each its part, or what is wrong with
+    it. Waiting threads depend on it, so it must be quick and run nobody else's code."""
+
+    def __call__(self, rows: Sequence[Any], now_micros: int) -> Sequence[Part | Exception]: ...
+
+
+class RowAppender(Protocol):
+    """Appends one record. Blocks until it is as durable as asked."""
+
+    def __call__(self, row: Any, durability: Durability) -> Ack: ...
+
+
 class LogEngine(Protocol):
     """Thread-safe. May block where it says so."""
 
@@ -100,6 +114,15 @@ class LogEngine(Protocol):
     ) -> Ack:
         """Blocks until all parts are as durable as asked. `Backpressure` errors leave nothing behind.
         `schema_version` is that of the parts; None means the newest."""
+        ...
+
+    def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
+        """The way for single records: the engine encodes them, in whatever thread it chooses and many at a time. What
+        `encode` gives or raises for a record is raised from its append."""
+        ...
+
+    def appended_bytes(self, stream_id: int) -> int:
+        """How many bytes were appended to a stream since it was added, with those that were live then."""
         ...
 
     def heads(self, stream_id: int) -> dict[int, int]:

@@ -28,8 +28,8 @@ from millpond.storage import Storage
 
 logger = logging.getLogger(__name__)
 
-# Single rows are kept encoded until there are this many: an Arrow batch of one row takes 4 KB.
-TAIL_PIECES = 1_024
+# Small appends are kept encoded until there are this many: an Arrow batch of one row takes 4 KB.
+TAIL_APPENDS = 1_024
 # Sealing copies: what the pieces held is given back to the system after so much of it.
 RELEASE_EVERY_BYTES = 128_000_000
 # Journal pieces at least this large on average are read in place; smaller ones are worth a file of their own.
@@ -73,15 +73,14 @@ class Keeper:
         if closed is not None:
             self._closed.append((stream, closed))
             self._work.notify()
-        elif piece.encoded is not None and len(segment.contents) % TAIL_PIECES == 0:  # type: ignore[arg-type]
-            self._tails.append((stream, segment))
-            self._work.notify()
+        elif piece.encoded is not None:
+            segment.tail += len(piece.encoded)
+            if segment.tail >= TAIL_APPENDS:
+                segment.tail = 0
+                self._tails.append((stream, segment))
+                self._work.notify()
         if self.memory_bytes > self._quota or _excess(stream) > 0:
             self._work.notify()
-
-    def use(self, streams: Callable[[], Iterable[LiveStream]]) -> None:
-        """The streams have changed."""
-        self._streams = streams
 
     def closed(self, stream: LiveStream, segment: Segment) -> None:
         """A segment was closed by request."""
@@ -193,7 +192,7 @@ class Keeper:
             end = at
             while end < before and pieces[end].encoded is not None and pieces[end].version == pieces[at].version:
                 end += 1
-            if end - at > 1:
+            if end > at:
                 joined.append(_joined(stream, pieces[at:end]))
                 at = end
             else:
@@ -242,11 +241,11 @@ class Keeper:
         stranded = []
         with self._lock:
             for segment in segments:
-                if segment.places is not None and any(p.place and p.place.file == file for p in segment.places):
+                if segment.places is not None and any(p.place and p.place.file.number == file for p in segment.places):
                     segment.places = None
                 if not isinstance(segment.contents, list):
                     continue
-                inside = [p for p in segment.contents if p.place is not None and p.place.file == file]
+                inside = [p for p in segment.contents if p.place is not None and p.place.file.number == file]
                 for piece in inside:
                     if piece.in_memory:
                         piece.place = None

@@ -32,6 +32,8 @@ class LiveStream:
         self.streamlets = [Streamlet(n, segment_bytes) for n in range(definition.streamlets)]
         self.grown = threading.Condition(lock)
         self.memory_bytes = 0
+        self.appended_bytes = 0
+        self.dropped = False
         self._lock = lock
 
     def codec(self, version: int) -> RowCodec:

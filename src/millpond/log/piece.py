@@ -1,4 +1,4 @@
-"""A piece: the rows of one append in one streamlet, as they came, and how they become Arrow.
+"""A piece: rows of one streamlet as they came, of one append or of several small ones, and how they become Arrow.
 
 A piece has its rows in memory (an Arrow batch, or encoded rows), or only a place in the journal, from which they are
 read in place. Pieces never change, but for letting go of their memory once they have a place.
@@ -6,7 +6,7 @@ read in place. Pieces never change, but for letting go of their memory once they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -27,13 +27,29 @@ ROWS_ALONE = 4_096
 ROWS_JOINED = 65_536
 
 
-class Place(NamedTuple):
-    """Where the journal keeps a piece. `view` maps and checks the bytes; it may be called from any thread. `file`
-    tells which file of the journal it is in."""
+class PlaceFile(Protocol):
+    """A file of the journal, as far as reading from it goes. Any thread."""
 
-    view: Callable[[], memoryview]
+    @property
+    def number(self) -> int: ...
+
+    def view(self, start: int, length: int, crc: int) -> memoryview:
+        """Bytes of the file, mapped and checked."""
+        ...
+
+
+class Place(NamedTuple):
+    """Where the journal keeps a piece."""
+
+    file: PlaceFile
+    at: int
+    length: int
+    crc: int
     kind: str
-    file: int
+
+    def view(self) -> memoryview:
+        """The piece's bytes, mapped and checked. Any thread."""
+        return self.file.view(self.at, self.length, self.crc)
 
 
 class Codecs(Protocol):
@@ -43,8 +59,9 @@ class Codecs(Protocol):
 
 
 class Piece:
-    """Rows `base` to `base + rows` of a streamlet. `ingest` is one time for all, or one per row; of a copied piece that
-    is read from its place, only the first and the last time."""
+    """Rows `base` to `base + rows` of a streamlet. `encoded`: rows that are not Arrow yet, as one blob per append.
+    `ingest` is one time for all, or one per row; of a copied piece that is read from its place, only the first and the
+    last time."""
 
     __slots__ = ("base", "batch", "bytes", "encoded", "ingest", "place", "rows", "version")
 
@@ -57,7 +74,7 @@ class Piece:
         version: int,
         *,
         batch: pa.RecordBatch | None = None,
-        encoded: bytes | None = None,
+        encoded: Sequence[bytes] | None = None,
         place: Place | None = None,
     ) -> None:
         self.base, self.rows, self.bytes, self.ingest, self.version = base, rows, count_bytes, ingest, version
@@ -156,14 +173,12 @@ def _is_rows(piece: Piece) -> bool:
 
 def _decode_rows(run: Sequence[Piece], definition: StreamDefinition, codecs: Codecs) -> Chunk:
     """Consecutive pieces of encoded rows of one schema version, decoded at once."""
-    blobs = [p.encoded if p.encoded is not None else bytes(_view(p)) for p in run]
+    blobs = [blob for p in run for blob in (p.encoded if p.encoded is not None else (bytes(_view(p)),))]
     batch = codecs(run[0].version).decode(blobs)
     rows = sum(p.rows for p in run)
     if batch.num_rows != rows:
         raise Damaged(f"{rows} encoded rows at offset {run[0].base} decode to {batch.num_rows}", hint="")
-    ingest = np.repeat(
-        np.array([p.ingest for p in run], np.int64), np.array([p.rows for p in run])
-    )  # a piece of encoded rows always has one time
+    ingest = np.concatenate([times_of(p.ingest, p.rows) for p in run])
     return Chunk(run[0].base, upgrade(batch, definition.schema), ingest)
 
 

@@ -49,6 +49,7 @@ class Segment:
     memory_bytes: int = 0
     first_ingest: int = 0
     last_ingest: int = 0
+    tail: int = 0  # small appends since the keeper last joined them
     places: list[Piece] | None = None  # the pieces without their memory, if the journal can serve them
     statistics: Stats | None = None
 

@@ -54,23 +54,23 @@ class Settling:
         self._log, self._archive, self._clock = log, archive, clock
         self._settings = settings
         self._one_at_a_time = threading.Lock()
-        self._bytes_waiting = 0
+        self._settled_bytes = 0  # of those appended
         self._waiting_since: float | None = None
         self._retry_at = float("-inf")
         self.state = SettleState()
 
-    def appended(self, count: int) -> None:
-        """So many bytes more are live."""
-        self._bytes_waiting += count
-        if self._waiting_since is None:
-            self._waiting_since = self._clock.monotonic_seconds()
-
     def due(self) -> bool:
-        """Whether it is time to settle by itself: enough bytes, or enough time since the first of them."""
-        settle, since, now = self.definition.settle, self._waiting_since, self._clock.monotonic_seconds()
-        if settle is None or since is None or now < self._retry_at:
+        """Whether it is time to settle by itself: enough bytes, or enough time since the first of them was noticed."""
+        settle, now = self.definition.settle, self._clock.monotonic_seconds()
+        waiting = self._log.appended_bytes(self.definition.id) - self._settled_bytes
+        if settle is None or waiting <= 0:
+            self._waiting_since = None
             return False
-        return self._bytes_waiting >= settle.bytes_live or now - since >= settle.every_seconds
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if now < self._retry_at:
+            return False
+        return waiting >= settle.bytes_live or now - self._waiting_since >= settle.every_seconds
 
     def settle(self) -> SettleReport | None:
         """Settle everything acknowledged up to now. None if there is nothing. `SettleFailed` leaves it live."""
@@ -79,13 +79,10 @@ class Settling:
                 f"{self.definition.name} is not archived", hint="create it with settle=millpond.Settle() to archive it"
             )
         with self._one_at_a_time:
-            waiting, self._bytes_waiting = self._bytes_waiting, 0
-            since, self._waiting_since = self._waiting_since, None
+            appended = self._log.appended_bytes(self.definition.id)
             try:
                 report = self._settle()
             except BaseException as error:
-                self._bytes_waiting += waiting
-                self._waiting_since = since if since is not None else self._clock.monotonic_seconds()
                 self._failed(error)
                 if isinstance(error, MillpondError) or not isinstance(error, Exception):
                     raise
@@ -93,6 +90,7 @@ class Settling:
                     f"{self.definition.name} did not settle: {type(error).__name__}: {error}",
                     hint="the records stay live; it is tried again in the background, or call settle() again",
                 ) from error
+            self._settled_bytes, self._waiting_since = appended, None
             self._succeeded(report)
             return report
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,9 @@ from millpond.query import Halves, QueryReport, SegmentListing, Snapshot, Start,
 from millpond.settings import Settings
 from millpond.wire.served import Door
 
+# Values whose handling runs no code but ours.
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, datetime, date, Decimal})
+
 
 class Stream:
     """Get one from `pond.stream(name)` or `pond.create_stream(...)`. Thread-safe; there is one object per stream."""
@@ -39,11 +44,9 @@ class Stream:
         self._definition: StreamDefinition | None = definition
         self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
         self._settings, self._open_door = settings, open_door
-        self._ingest = Ingest(definition, settings.append_bytes_max)
+        self._take_in(definition)
         self.halves = Halves(lambda: self.definition, log, archive)
         self.settling = Settling(definition, log, archive, clock, settings)
-        if log.bytes_live(definition.id):
-            self.settling.appended(log.bytes_live(definition.id))
 
     def __repr__(self) -> str:
         return f"<millpond stream {self._name!r}>"
@@ -78,18 +81,20 @@ class Stream:
         first one's offsets. Raises `InvalidRecord` naming row, column and value, or a `Backpressure` error when there
         is no room; nothing is kept then.
         """
+        definition = self.definition
+        chosen = definition.durability if durability is None else check_durability(durability)
+        if type(rows) is dict and not producer and sequence is None and _PLAIN.issuperset(map(type, rows.values())):
+            return self._append_row(rows, chosen)
         if (sequence is None) != (not producer):
             raise InvalidValue(
                 f"producer {producer!r} with sequence {sequence!r}", hint="give both, for an idempotent append, or none"
             )
         ingest = self._ingest
-        definition = self.definition
-        chosen = definition.durability if durability is None else check_durability(durability)
         now = self._clock.now_micros()
         parts = ingest.prepare(rows, now)
         if not parts:
             return Ack({}, chosen)
-        answer = self._log.append(
+        return self._log.append(
             definition.id,
             parts,
             ingest_micros=now,
@@ -98,9 +103,6 @@ class Stream:
             sequence=sequence or 0,
             schema_version=ingest.definition.schema_version,
         )
-        if not answer.duplicate:
-            self.settling.appended(sum(p.batch.nbytes if p.batch is not None else len(p.encoded or b"") for p in parts))
-        return answer
 
     # Reading.
 
@@ -197,9 +199,15 @@ class Stream:
     def redefine(self, definition: StreamDefinition | None) -> None:
         """The catalog has changed: the stream was altered, or (None) dropped."""
         if definition is not None:
-            self._ingest = Ingest(definition, self._settings.append_bytes_max)
+            self._take_in(definition)
             self.settling.definition = definition
         self._definition = definition
+
+    def _take_in(self, definition: StreamDefinition) -> None:
+        """Take appends as this definition has them."""
+        ingest = Ingest(definition, self._settings.append_bytes_max)
+        self._append_row = self._log.row_appender(definition.id, ingest.encode_rows, definition.schema_version)
+        self._ingest = ingest
 
     @property
     def archive(self) -> StreamArchive:

@@ -43,9 +43,10 @@ from millpond.testing.engine_records import (
     row_of,
     rows_of,
 )
+from millpond.testing.row_contract import RowAppenderContract
 
 
-class LogEngineContract:
+class LogEngineContract(RowAppenderContract):
     """What every log engine owes (I1, I2, K4, K9, K13, E7)."""
 
     @abstractmethod

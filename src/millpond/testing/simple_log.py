@@ -15,8 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.clock import SystemClock
 from millpond.errors import InvalidValue, OffsetGone, PondClosed, StreamNotFound
-from millpond.log.engine import Ack, LogStatus, Part, SegmentInfo
+from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo
 from millpond.model.definition import Durability, StreamDefinition
 from millpond.model.evaluate import filter_batch
 from millpond.model.offsets import OffsetRange
@@ -45,6 +46,7 @@ class _Stream:
     definition: StreamDefinition
     streamlets: dict[int, _Streamlet]
     appended: dict[tuple[str, int], Ack] = field(default_factory=dict)
+    appended_bytes: int = 0
 
 
 class SimpleLog:
@@ -54,6 +56,7 @@ class SimpleLog:
         self._batch_rows = batch_rows
         self._segment_rows = segment_rows
         self._streams: dict[int, _Stream] = {}
+        self._clock = SystemClock()
         self._closed = False
         self._grown = threading.Condition()
 
@@ -96,11 +99,29 @@ class SimpleLog:
                 streamlet.rows += _with_system_columns(batch, part.streamlet, first, ingest_micros)
                 begun = ranges.get(part.streamlet, OffsetRange(first, first)).start
                 ranges[part.streamlet] = OffsetRange(begun, streamlet.head)
-            appended = Ack(ranges, durability)
+            count = sum(batch.nbytes for _, _, batch in batches)
+            appended = Ack(ranges, durability, bytes=count)
+            stream.appended_bytes += count
             if producer:
                 stream.appended[producer, sequence] = appended
             self._grown.notify_all()
             return appended
+
+    def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
+        def append_row(row: Any, durability: Durability) -> Ack:
+            now = self._clock.now_micros()
+            (part,) = encode([row], now)
+            if isinstance(part, Exception):
+                raise part
+            return self.append(
+                stream_id, [part], ingest_micros=now, durability=durability, schema_version=schema_version
+            )
+
+        return append_row
+
+    def appended_bytes(self, stream_id: int) -> int:
+        with self._grown:
+            return self._stream(stream_id).appended_bytes
 
     def heads(self, stream_id: int) -> dict[int, int]:
         with self._grown:

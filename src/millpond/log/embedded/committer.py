@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from millpond.clock import Clock
-from millpond.errors import DiskFull, JournalClosed, MillpondError, PondClosed
+from millpond.errors import DiskFull, JournalClosed, MillpondError
+from millpond.log.embedded.commit_queue import CommitQueue, Maker, Request
 from millpond.log.embedded.frame import Draft
-from millpond.log.embedded.journal import FULL, Journal, Placed
+from millpond.log.embedded.journal import FULL, Journal, JournalFile, Written
 from millpond.log.engine import Ack
 from millpond.model.definition import FIRST_STREAM_ID, Durability
-from millpond.model.offsets import OffsetRange
 from millpond.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -35,35 +33,10 @@ FULL_HINT = "make room on the disk under the pond, then append again; nothing wa
 OWED_HINT = "make room on the disk under the pond: what was acknowledged is readable, and written when there is room"
 
 
-@dataclass(slots=True, eq=False)
-class Request:
-    """An append on its way. `context` is the target's own (the stream and its parts)."""
-
-    context: Any
-    drafts: list[Draft]
-    durability: Durability
-    bytes: int
-    producer: str = ""
-    sequence: int = 0
-    bases: list[int] = field(default_factory=list)
-    retries: list[Request] = field(default_factory=list)  # the same append again, in the same group
-    answer: Ack | None = None
-    error: BaseException | None = None
-    done: Any = None  # a raw lock, released once: cheaper than an Event by far
-    finished: bool = False
-
-    def finish(self) -> None:
-        """Wake the caller. Once."""
-        assert not self.finished
-        assert (self.answer is None) != (self.error is None)
-        self.finished = True
-        self.done.release()
-
-
 class Target(Protocol):
-    """Where committed appends go. All calls come from the committer's thread."""
+    """Where committed appends go: requests of the kind that it knows. All calls come from the committer's thread."""
 
-    def retry_of(self, request: Request) -> Ack | None:
+    def retry_of(self, request: Any) -> Ack | None:
         """The answer to an earlier append with the same producer and sequence; may raise for a stale one."""
         ...
 
@@ -71,30 +44,26 @@ class Target(Protocol):
         """The next free offset, as published."""
         ...
 
-    def publish(self, requests: list[Request], placed: list[list[Placed]] | None) -> None:
-        """Let readers see these appends, all at once. `placed` is None for those not written yet."""
+    def publish(self, requests: list[Any], written: Written | None) -> None:
+        """Let readers see these appends, all at once. `written` is None for those not written yet."""
         ...
 
-    def placed_later(self, request: Request, placed: list[Placed]) -> None:
+    def placed_later(self, request: Any, file: JournalFile, places: list[int]) -> None:
         """An append that was published before it was written has a place now."""
         ...
 
-    def state(self, unwritten: Sequence[Request]) -> bytes:
+    def state(self, unwritten: Sequence[Any]) -> bytes:
         """What a new journal file must begin with: everything that was written, without `unwritten`."""
         ...
 
 
 class Committer:
-    """Owns the journal. `submit` and `run_inside` may be called from any thread."""
+    """Owns the journal. Appends are put into `queue`; that and `run_inside` may be called from any thread."""
 
     def __init__(self, journal: Journal, target: Target, settings: Settings, clock: Clock, room: Callable[[], int]):
         self._journal, self._target, self._settings, self._clock = journal, target, settings, clock
         self._room = room
-        self._mutex = threading.Lock()
-        self._queue: deque[Request | tuple[Callable[[], Any], Request]] = deque()
-        self._wake = threading.Semaphore(0)
-        self._idle = True
-        self._stopping = False
+        self.queue = CommitQueue()
         self._write_failure = ""
         self._unwritten: list[Request] = []  # acknowledged at `memory`, not in the file yet
         self._unsynced_acks = False  # acknowledged at `memory` or `os`, in the file, not synced yet
@@ -103,87 +72,44 @@ class Committer:
         self._room_left = 0
         self.refused = ""
         self.groups = 0
-        self.appends = 0
+        self.appended_bytes = 0
         self._thread = threading.Thread(target=self._run, name="millpond-committer", daemon=True)
         self._thread.start()
 
     # Any thread.
 
-    def submit(self, request: Request) -> Ack:
-        """Blocks until the append is as durable as it asked."""
-        self._enqueue(request, request)
-        if request.error is not None:
-            raise request.error
-        assert request.answer is not None
-        return request.answer
-
     def run_inside(self, action: Callable[[], Any]) -> Any:
         """Run something on the journal between two groups, in the committer's thread, and wait for it."""
-        request = Request(None, [], "disk", 0)
-        self._enqueue((action, request), request)
+        request = Request("disk")
+        request.action = action
+        self.queue.put(request)
         if request.error is not None:
             raise request.error
-        return request.context
-
-    def _enqueue(self, item: Any, request: Request) -> None:
-        request.done = threading.Lock()
-        request.done.acquire()
-        with self._mutex:
-            if self._stopping:
-                raise PondClosed("the pond is closed", hint="open it again")
-            self._queue.append(item)
-            wake, self._idle = self._idle, False
-        if wake:
-            self._wake.release()
-        request.done.acquire()
+        return request.result
 
     # The thread.
 
     def _run(self) -> None:
+        settings = self._settings
         while True:
-            group, actions = self._take()
+            timeout = None if self._dirty_since is None else settings.flush_seconds
+            group = self.queue.take(settings.group_bytes_max, timeout)
             if group is None:
                 return
-            if group:
+            if group and group[0].action is not None:
+                self._act(group[0])
+            elif group:
                 self._commit_safely(group)
-            for action, request in actions:
-                try:
-                    request.context = action()
-                except BaseException as error:
-                    request.error = error
-                request.done.release()
             if self._dirty_since is not None:
                 self._flush_if_due()
 
-    def _take(self) -> tuple[list[Request] | None, list[tuple[Callable[[], Any], Request]]]:
-        """The next group, waiting for it; empty when it is time to flush; None to stop."""
-        while True:
-            with self._mutex:
-                if self._queue:
-                    break
-                if self._stopping:
-                    return None, []
-                self._idle = True
-            timeout = None if self._dirty_since is None else self._settings.flush_seconds
-            if not self._wake.acquire(timeout=timeout):
-                with self._mutex:
-                    if self._queue or self._idle:
-                        self._idle = False
-                        return [], []
-        group: list[Request] = []
-        size = 0
-        with self._mutex:
-            while self._queue and size < self._settings.group_bytes_max:
-                item = self._queue[0]
-                if isinstance(item, tuple):
-                    if not group:
-                        self._queue.popleft()
-                        return [], [item]
-                    break
-                self._queue.popleft()
-                group.append(item)
-                size += item.bytes
-        return group, []
+    def _act(self, request: Request) -> None:
+        assert request.action is not None
+        try:
+            request.result = request.action()
+        except BaseException as error:
+            request.error = error
+        request.finish()
 
     def _commit_safely(self, group: list[Request]) -> None:
         """Commit; whatever happens, every request gets an answer or an error, once."""
@@ -195,13 +121,10 @@ class Committer:
 
     def _fail(self, requests: list[Request], error: BaseException) -> None:
         for request in requests:
-            for each in (request, *request.retries):
-                if not each.finished:
-                    each.error = error
-                    each.finish()
+            request.fail(error)
 
     def _commit(self, group: list[Request]) -> None:
-        fresh = self._sort_out(group)
+        fresh = self._sort_out(self._made(group))
         if self.refused:
             self._fail(fresh, self._closed_error())
             return
@@ -210,7 +133,8 @@ class Committer:
                 f"only {self._room_left:,} bytes are free on the disk; {self._settings.disk_reserve_bytes:,} are kept "
                 "for settling", hint=FULL_HINT))  # fmt: skip
             fresh = [r for r in fresh if not r.finished]
-        fresh.sort(key=lambda r: _ORDER[r.durability])
+        if any(r.durability != "disk" for r in fresh):
+            fresh.sort(key=lambda r: _ORDER[r.durability])
         self._give_offsets(fresh)
         early = [r for r in fresh if r.durability == "memory"]
         if early:
@@ -218,18 +142,32 @@ class Committer:
             self._unwritten += early
             self._dirty()  # whatever becomes of this write, it is owed one
             self._answer(early)
-        late = [r for r in fresh if r.durability != "memory"]
-        placed = self._write(late)
-        if placed is None:
+        late = fresh[len(early) :]
+        places = self._write(late)
+        if places is None or not late:
             return
-        written = sum(1 for r in late if r.durability == "os")
-        if written:
+        file = self._journal.files[-1]
+        soon = sum(1 for r in late if r.durability == "os")
+        if soon:
             self._unsynced_acks = True
-            self._target.publish(late[:written], placed[:written])
-            self._answer(late[:written])
-        if written < len(late) and self._sync(late[written:]):
-            self._target.publish(late[written:], placed[written:])
-            self._answer(late[written:])
+            self._target.publish(late[:soon], Written(file, places[:soon]))
+            self._answer(late[:soon])
+        if soon < len(late) and self._sync(late[soon:]):
+            self._target.publish(late[soon:], Written(file, places[soon:]))
+            self._answer(late[soon:])
+
+    def _made(self, group: list[Request]) -> list[Request]:
+        """The group without those whose drafts were yet to be made and could not be."""
+        makers: dict[Maker, list[Request]] = {}
+        for request in group:
+            if request.maker is not None:
+                makers.setdefault(request.maker, []).append(request)
+        for maker, requests in makers.items():
+            try:
+                maker.make(requests)
+            except Exception as error:  # nothing of theirs was written: it is their callers' and nobody else's
+                self._fail(requests, error)
+        return [r for r in group if not r.finished] if makers else group
 
     def _sort_out(self, group: list[Request]) -> list[Request]:
         """Answer retries; what is left is new. A retry of an append in this very group waits for it."""
@@ -247,7 +185,8 @@ class Committer:
                     self._answer_retry(request, known)
                     continue
                 if key in first:
-                    first[key].retries.append(request)
+                    again = first[key].retries
+                    first[key].retries = [request] if again is None else [*again, request]
                     continue
                 first[key] = request
             fresh.append(request)
@@ -270,38 +209,39 @@ class Committer:
     def _give_offsets(self, requests: list[Request]) -> None:
         heads: dict[tuple[int, int], int] = {}
         for request in requests:
-            request.bases = []
+            bases = []
             for draft in request.drafts:
                 key = (draft.stream, draft.streamlet)
                 base = heads.get(key)
                 if base is None:
                     base = self._target.head(*key)
-                request.bases.append(base)
+                bases.append(base)
                 heads[key] = base + draft.rows
+            request.bases = bases
 
-    def _write(self, late: list[Request]) -> list[list[Placed]] | None:
-        """Write what is acknowledged but unwritten, then `late`: where that went, or None if `late` failed."""
+    def _write(self, late: list[Request]) -> list[list[int]] | None:
+        """Write what is acknowledged but unwritten, then `late`: where in the newest file that went, or None if `late`
+        failed."""
         if self.refused:
             self._fail(late, self._closed_error())
             return None
         owed = self._unwritten
-        groups = [list(zip(r.drafts, r.bases, strict=True)) for r in (*owed, *late)]
-        if not groups:
+        if not owed and not late:
             return []
         try:
             self._journal.prepare(lambda: self._target.state(owed))
-            placed = self._journal.append(groups)
+            written = self._journal.append([(r.drafts, r.bases) for r in (*owed, *late)])
         except OSError as error:
             self._write_failure = str(error)
             self._fail(late, self._write_error(error))
             return None
         self._unwritten = []
         self._unsynced_acks = self._unsynced_acks or bool(owed)
-        for request, places in zip(owed, placed, strict=False):
-            self._target.placed_later(request, places)
+        for request, places in zip(owed, written.places, strict=False):
+            self._target.placed_later(request, written.file, places)
         self.groups += 1
         self._dirty()
-        return placed[len(owed) :]
+        return written.places[len(owed) :]
 
     def _dirty(self) -> None:
         """There is something that must be written or synced before long."""
@@ -341,15 +281,13 @@ class Committer:
         return self._write([]) is not None and self._sync([])
 
     def _answer(self, requests: list[Request]) -> None:
-        self.appends += len(requests)
         for request in requests:
-            ranges = {
-                draft.streamlet: OffsetRange(base, base + draft.rows)
-                for draft, base in zip(request.drafts, request.bases, strict=True)
-            }
-            request.answer = Ack(ranges, request.durability)
+            self.appended_bytes += request.bytes
+            request.answer = Ack(request.ranges(), request.durability, bytes=request.bytes)
+        for request in requests:
             request.finish()
-            for retry in request.retries:
+            for retry in request.retries or ():
+                assert request.answer is not None
                 self._answer_retry(retry, request.answer)
 
     def _flush_if_due(self) -> None:
@@ -391,7 +329,7 @@ class Committer:
             raise self._closed_error()
         try:
             self._journal.prepare(lambda: self._target.state(self._unwritten))
-            self._journal.append([[draft] for draft in drafts])
+            self._journal.append([([draft], [base]) for draft, base in drafts])
         except OSError as error:
             raise self._write_error(error) from error
         if not self._sync([]):
@@ -409,12 +347,10 @@ class Committer:
     def stop(self) -> None:
         """Finish what is queued, flush, end the thread and close the journal. May be called twice. Raises, after all
         that, if records that were acknowledged at `os` or `memory` could not be made durable."""
-        with self._mutex:
-            if self._stopping:
-                return
-            self._stopping = True
-        self._wake.release()
+        if not self.queue.close():
+            return
         self._thread.join()
+        self.queue.refuse_rest()
         clean = False
         try:
             # After the thread's end: nothing can be acknowledged behind this flush.

@@ -11,33 +11,28 @@ import operator
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
-from millpond.errors import InvalidValue, MemoryFull, PondClosed, StreamNotFound, TooLarge
-from millpond.log.embedded import frame as frames
+from millpond.errors import InvalidValue, MemoryFull, PondClosed, StreamNotFound
+from millpond.log.embedded.append import Append, SingleRows, check_bytes, draft_parts
 from millpond.log.embedded.cleaning import JournalCleaner
-from millpond.log.embedded.committer import Committer, Request
-from millpond.log.embedded.frame import PRODUCER_BYTES_MAX, Draft, crc32
-from millpond.log.embedded.journal import Journal, JournalFile, Placed
+from millpond.log.embedded.committer import Committer
+from millpond.log.embedded.frame import PRODUCER_BYTES_MAX
+from millpond.log.embedded.journal import Journal, JournalFile
+from millpond.log.embedded.published import Published
 from millpond.log.embedded.recovery import (
-    KINDS,
-    JournalState,
     Recovered,
-    StreamState,
-    encode_state,
     recover,
     restore_stream,
 )
 from millpond.log.embedded.verify import verify_journal, verify_streams
-from millpond.log.engine import Ack, LogStatus, Part, SegmentInfo
+from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo
 from millpond.log.keeper import Keeper, release_unused
 from millpond.log.live import LiveStream
-from millpond.log.piece import Piece, Place
 from millpond.log.producers import Producers
 from millpond.log.segment import State
 from millpond.log.spill import SpillFile
@@ -57,31 +52,19 @@ def _no_progress(done: int, total: int) -> None:
     del done, total
 
 
-class _Context:
-    """What an append carries through the committer: its stream, the batches of its parts, and then its pieces."""
-
-    __slots__ = ("batches", "pieces", "stream")
-
-    def __init__(self, stream: LiveStream, batches: Sequence[pa.RecordBatch | None]) -> None:
-        self.stream, self.batches = stream, batches
-        self.pieces: list[Piece] = []
-
-
 class EmbeddedLog:
     """See `LogEngine`. Open with `EmbeddedLog.open`; one process at a time, which the pond's lock sees to."""
 
     def __init__(self, directory: str, storage: Storage, clock: Clock, settings: Settings, pond_id: bytes) -> None:
         self._settings, self._storage, self._clock = settings, storage, clock
         self._lock = threading.Lock()
-        self._streams: dict[int, LiveStream] = {}
-        self._producers: dict[int, Producers] = {}
+        self._published = Published(self._lock)
         self._spill_directory = os.path.join(directory, "spill")
         self._journal = Journal(
             storage, os.path.join(directory, "journal"), pond_id, clock, settings.journal_file_bytes
         )
         self._recovered = Recovered()
         self._closed = False
-        self._appended_bytes = 0
         self._directory = directory
         self._pond_id = pond_id
 
@@ -100,6 +83,7 @@ class EmbeddedLog:
         log = cls(directory, storage or LocalStorage(), clock or SystemClock(), settings or Settings(), pond_id)
         log._storage.make_directory(directory)
         log._recovered = recover(log._journal, progress)
+        log._published.unclaimed = log._recovered.states
         # Spill files are memory, not records: the journal has all of it.
         log._storage.remove_tree(log._spill_directory)
         log._start()
@@ -107,16 +91,25 @@ class EmbeddedLog:
 
     def _start(self) -> None:
         self._keeper = Keeper(
-            self._lock, self._streams.values, self._storage, self._spill_directory, self._settings.memory_bytes
+            self._lock,
+            lambda: self._published.streams.values(),
+            self._storage,
+            self._spill_directory,
+            self._settings.memory_bytes,
         )
+        self._published.keeper = self._keeper
         self._committer = Committer(
-            self._journal, self, self._settings, self._clock, lambda: self._storage.free_bytes(self._directory)
+            self._journal,
+            self._published,
+            self._settings,
+            self._clock,
+            lambda: self._storage.free_bytes(self._directory),
         )
         self._cleaner = JournalCleaner(
             self._journal,
             self._committer,
             self._keeper,
-            lambda: self._streams,
+            lambda: self._published.streams,
             self._settings.journal_clean_ratio,
         )
 
@@ -130,15 +123,14 @@ class EmbeddedLog:
         for number, settled in boundary.items():
             stream.streamlets[number].release(settled)
         with self._lock:
-            if definition.id in self._streams:
+            if definition.id in self._published.streams:
                 raise InvalidValue(f"stream id {definition.id} is there already", hint="ids are never re-used")
-            self._streams = {**self._streams, definition.id: stream}
-            self._keeper.use(self._streams.values)
-            self._producers[definition.id] = producers
+            self._published.add(stream, producers)
 
     def forget_unclaimed(self) -> None:
         """End of recovery: what belongs to no stream (it was dropped) may go."""
         self._recovered = Recovered()
+        self._published.unclaimed = {}
         self._clean_journal()
 
     def alter_stream(self, definition: StreamDefinition) -> None:
@@ -147,9 +139,8 @@ class EmbeddedLog:
     def drop_stream(self, stream_id: int) -> None:
         stream = self._stream(stream_id)
         with self._lock:
-            self._streams = {key: value for key, value in self._streams.items() if key != stream_id}
-            self._keeper.use(self._streams.values)
-            self._producers.pop(stream_id, None)
+            self._published.drop(stream_id)
+            stream.dropped = True
             files = self._keeper.forget(stream, [s for x in stream.streamlets for s in x.segments])
             stream.grown.notify_all()
         self._remove(files)
@@ -161,7 +152,7 @@ class EmbeddedLog:
 
     def _stream(self, stream_id: int) -> LiveStream:
         self._refuse_closed()
-        found = self._streams.get(stream_id)
+        found = self._published.streams.get(stream_id)
         if found is None:
             raise StreamNotFound(f"no stream with id {stream_id}", hint="it may have been dropped")
         return found
@@ -182,52 +173,33 @@ class EmbeddedLog:
         stream = self._stream(stream_id)
         if not parts:
             return Ack({}, durability)
-        for part in parts:
-            if not 0 <= part.streamlet < len(stream.streamlets):
-                raise InvalidValue(f"no streamlet {part.streamlet}", hint=f"0 to {len(stream.streamlets) - 1}")
-            if part.rows < 1:
-                raise InvalidValue("a part without rows", hint="leave it out")
-        check_durability(durability)
-        name, sequence = _checked(producer, sequence)
-        definition = stream.definition
-        version = definition.schema_version if schema_version is None else schema_version
-        drafts: list[Draft] = []
-        batches: list[pa.RecordBatch | None] = []
-        for part in parts:
-            payload, batch = _own(part)
-            batches.append(batch)
-            kind = frames.ARROW if part.batch is not None else frames.ROWS
-            drafts.append(
-                Draft(
-                    kind,
-                    definition.id,
-                    definition.generation,
-                    part.streamlet,
-                    part.rows,
-                    ingest_micros,
-                    version,
-                    payload,
-                    crc32(payload),
-                    name,
-                    sequence + 1 if name else 0,
-                )
-            )
-        size = sum(len(d.payload) for d in drafts)
-        if size > self._settings.append_bytes_max:
-            raise TooLarge(
-                f"an append of {size:,} bytes is over the bound of {self._settings.append_bytes_max:,}",
-                hint="split it, or raise the setting append_bytes_max",
-            )
-        self._wait_for_memory(stream)
-        context = _Context(stream, batches)
-        answer = self._committer.submit(Request(context, drafts, durability, size, producer, sequence))
-        if not answer.duplicate:
-            self._appended_bytes += size
-        return answer
+        append = Append(stream, check_durability(durability))
+        name = b""
+        if producer or sequence:
+            name, append.sequence = _checked(producer, sequence)
+            append.producer = producer
+        version = stream.definition.schema_version if schema_version is None else schema_version
+        draft_parts(append, parts, ingest_micros, version, name)
+        check_bytes(append.bytes, self._settings.append_bytes_max)
+        return self._submit(append)
+
+    def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
+        bytes_max = self._settings.append_bytes_max
+        return SingleRows(self._stream(stream_id), encode, schema_version, self._clock, bytes_max, self._submit)
+
+    def _submit(self, append: Append) -> Ack:
+        if self._keeper.full(append.stream):
+            self._wait_for_memory(append.stream)
+        self._committer.queue.put(append)
+        if append.error is not None:
+            raise append.error
+        assert append.answer is not None
+        return append.answer
+
+    def appended_bytes(self, stream_id: int) -> int:
+        return self._stream(stream_id).appended_bytes
 
     def _wait_for_memory(self, stream: LiveStream) -> None:
-        if not self._keeper.full(stream):
-            return
         with self._lock:
             fits = self._keeper.room.wait_for(
                 lambda: self._closed or not self._keeper.full(stream), self._settings.memory_wait_seconds
@@ -238,72 +210,6 @@ class EmbeddedLog:
                 + (f" ({self._keeper.failure})" if self._keeper.failure else ""),
                 hint="wait and append again; make room on the disk, or raise memory_bytes",
             )
-
-    # What the committer calls.
-
-    def retry_of(self, request: Request) -> Ack | None:
-        producers = self._producers.get(request.drafts[0].stream)
-        found = producers.find(request.producer, request.sequence) if producers is not None else None
-        return Ack(found, request.durability, duplicate=True) if found is not None else None
-
-    def head(self, stream: int, streamlet: int) -> int:
-        live = self._streams.get(stream)
-        return live.streamlets[streamlet].head if live is not None else 0
-
-    def publish(self, requests: list[Request], placed: list[list[Placed]] | None) -> None:
-        grown: set[LiveStream] = set()
-        with self._lock:
-            for index, request in enumerate(requests):
-                context: _Context = request.context
-                stream = context.stream
-                if stream.definition.id not in self._streams:
-                    continue  # dropped while the append was on its way
-                grown.add(stream)
-                for at, (batch, draft, base) in enumerate(
-                    zip(context.batches, request.drafts, request.bases, strict=True)
-                ):
-                    place = _place(placed[index][at], draft) if placed is not None else None
-                    piece = Piece(
-                        base, draft.rows, len(draft.payload), draft.ingest_micros, draft.schema_version,
-                        batch=batch, encoded=None if batch is not None else bytes(draft.payload), place=place,
-                    )  # fmt: skip
-                    context.pieces.append(piece)
-                    streamlet = stream.streamlets[draft.streamlet]
-                    closed = streamlet.publish(piece)
-                    self._keeper.published(stream, streamlet.segments[-1], piece, closed)
-                if request.producer:
-                    ranges = {
-                        d.streamlet: OffsetRange(b, b + d.rows)
-                        for d, b in zip(request.drafts, request.bases, strict=True)
-                    }
-                    self._producers[stream.definition.id].record(request.producer, request.sequence, ranges)
-            for stream in grown:
-                stream.grown.notify_all()
-
-    def placed_later(self, request: Request, placed: list[Placed]) -> None:
-        for piece, draft, where in zip(request.context.pieces, request.drafts, placed, strict=False):
-            piece.place = _place(where, draft)
-
-    def state(self, unwritten: Sequence[Request]) -> bytes:
-        with self._lock:  # streams may be dropped meanwhile
-            known_streams = [(stream, self._producers[i]) for i, stream in self._streams.items()]
-        heads = {stream.definition.id: [x.head for x in stream.streamlets] for stream, _ in known_streams}
-        for request in unwritten:
-            for draft, base in zip(request.drafts, request.bases, strict=True):
-                if draft.stream in heads:
-                    known = heads[draft.stream]
-                    known[draft.streamlet] = min(known[draft.streamlet], base)
-        # Their retries must be appends again after a crash, so what is written down must not know them either.
-        owed = {(r.drafts[0].stream, r.producer, r.sequence) for r in unwritten if r.producer}
-        streams = {
-            (i := stream.definition.id): StreamState(
-                stream.definition.generation,
-                heads[i],
-                [each for each in producers.state() if (i, each[0], each[1]) not in owed],
-            )
-            for stream, producers in known_streams
-        }
-        return encode_state(JournalState({**self._recovered.states, **streams}))
 
     # Reading.
 
@@ -343,7 +249,9 @@ class EmbeddedLog:
             return any(s.head > beyond.get(s.number, 0) for s in stream.streamlets)
 
         with self._lock:
-            stream.grown.wait_for(lambda: grown() or self._closed or stream_id not in self._streams, timeout_seconds)
+            stream.grown.wait_for(
+                lambda: grown() or self._closed or stream_id not in self._published.streams, timeout_seconds
+            )
             return grown()
 
     # Keeping.
@@ -387,7 +295,7 @@ class EmbeddedLog:
     def status(self) -> LogStatus:
         self._refuse_closed()
         with self._lock:
-            segments = [s for x in self._streams.values() for y in x.streamlets for s in y.segments]
+            segments = [s for x in self._published.streams.values() for y in x.streamlets for s in y.segments]
             spilled = sum(s.bytes for s in segments if s.state is State.SPILLED)
         files = list(self._journal.files)
         warnings = [f"a torn tail of the journal was cut and kept in {path}" for path in self._journal.torn]
@@ -403,7 +311,7 @@ class EmbeddedLog:
             spilled_bytes=spilled,
             journal_bytes=sum(f.bytes for f in files),
             journal_files=len(files),
-            appended_bytes=self._appended_bytes,
+            appended_bytes=self._committer.appended_bytes,
             journal_written_bytes=self._journal.written_bytes,
             spill_written_bytes=self._keeper.spill_written_bytes,
             syncs=self._journal.syncs,
@@ -421,7 +329,7 @@ class EmbeddedLog:
             return files  # taken inside: no write and no removal is half done then
 
         found = list(verify_journal(self._storage, listed, self._pond_id, self._journal.torn, progress))
-        return found + list(verify_streams(self._streams))
+        return found + list(verify_streams(self._published.streams))
 
     def close(self) -> None:
         if self._closed:
@@ -431,7 +339,7 @@ class EmbeddedLog:
         finally:
             self._closed = True
             with self._lock:
-                for stream in self._streams.values():
+                for stream in self._published.streams.values():
                     stream.grown.notify_all()
             self._keeper.stop()
 
@@ -449,18 +357,3 @@ def _checked(producer: str, sequence: int) -> tuple[bytes, int]:
             hint=f"a producer is text of at most {PRODUCER_BYTES_MAX} bytes, a sequence an int, 0 to {SEQUENCE_MAX}",
         )
     return name, number
-
-
-def _own(part: Part) -> tuple[bytes | memoryview, pa.RecordBatch | None]:
-    """A part's payload for the journal, and its rows as readers will see them: read from that payload, so that memory
-    and journal hold the same bytes, whatever the caller does with its arrays afterwards."""
-    if part.batch is None:
-        assert part.encoded is not None
-        return part.encoded, None
-    payload = part.batch.serialize()
-    return memoryview(payload), pa.ipc.read_record_batch(payload, part.batch.schema)
-
-
-def _place(where: Placed, draft: Draft) -> Place:
-    view = partial(where.file.view, where.payload_at, len(draft.payload), draft.payload_crc)
-    return Place(view, KINDS[draft.kind], where.file.number)

@@ -31,7 +31,6 @@ later frame claims that those bytes had been synced.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from isal import isal_zlib
@@ -40,6 +39,9 @@ MAGIC = b"MPFR"
 HEADER = struct.Struct("<4sII IBBHIII QqQQ IH10x")
 HEADER_BYTES = 80
 assert HEADER.size == HEADER_BYTES
+# What follows magic and checksum, and is under that checksum.
+_FIELDS = struct.Struct("<IIBBHIIIQqQQIH10x")
+assert _FIELDS.size == HEADER_BYTES - 8
 
 ARROW, ROWS, STATE, END, COPIED = 1, 2, 3, 4, 5
 DATA_KINDS = frozenset({ARROW, ROWS, COPIED})
@@ -47,7 +49,10 @@ LAST_OF_GROUP = 1
 PRODUCER_BYTES_MAX = 255
 
 crc32 = isal_zlib.crc32
-_ZEROS = bytes(8)
+# Padding, by how many bytes lie beyond a multiple of 8.
+_ZEROS = [bytes(-count % 8) for count in range(8)]
+# Payloads smaller than this are copied behind their header: one buffer is cheaper to write than two.
+_JOINED_BYTES = 4_096
 
 
 class Frame(NamedTuple):
@@ -75,8 +80,7 @@ class Frame(NamedTuple):
         return aligned(self.payload_at + self.payload_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """What a frame will say; offset and synced position are added when it is written."""
 
     kind: int
@@ -97,25 +101,22 @@ def aligned(count: int) -> int:
     return (count + 7) & ~7
 
 
-def frame_bytes(draft: Draft) -> int:
-    """How many bytes a draft takes in the file."""
-    return aligned(HEADER_BYTES + len(draft.producer)) + aligned(len(draft.payload))
-
-
-def encode(draft: Draft, base: int, synced: int, *, last: bool) -> list[bytes | memoryview]:
-    """The buffers of a frame, in order."""
-    payload_bytes = len(draft.payload)
-    rest = HEADER.pack(
-        MAGIC, 0, payload_bytes, draft.payload_crc, draft.kind, LAST_OF_GROUP if last else 0, draft.streamlet,
-        draft.stream, draft.generation, draft.rows, base, draft.ingest_micros, synced, draft.sequence,
-        draft.schema_version, len(draft.producer),
-    )[8:]  # fmt: skip
-    rest += draft.producer
-    head = MAGIC + crc32(rest).to_bytes(4, "little") + rest
-    buffers: list[bytes | memoryview] = [head + _ZEROS[: -len(head) % 8], draft.payload]
-    if payload_bytes % 8:
-        buffers.append(_ZEROS[: -payload_bytes % 8])
-    return buffers
+def encode(draft: Draft, base: int, synced: int, *, last: bool) -> tuple[list[bytes | memoryview], int]:
+    """The buffers of a frame, in order, and how far behind its beginning the payload begins."""
+    kind, stream, generation, streamlet, rows, ingest, version, payload, payload_crc, producer, sequence = draft
+    count = len(payload)
+    fields = _FIELDS.pack(
+        count, payload_crc, kind, LAST_OF_GROUP if last else 0, streamlet, stream, generation, rows, base, ingest,
+        synced, sequence, version, len(producer),
+    )  # fmt: skip
+    crc = crc32(fields)
+    if producer:
+        crc = crc32(producer, crc)
+    payload_at = (HEADER_BYTES + len(producer) + 7) & ~7
+    head = MAGIC + crc.to_bytes(4, "little") + fields + producer + _ZEROS[len(producer) & 7]
+    if count < _JOINED_BYTES:
+        return [b"".join((head, payload, _ZEROS[count & 7]))], payload_at
+    return [head, payload, _ZEROS[count & 7]], payload_at
 
 
 def decode(data: memoryview, position: int) -> Frame | None:

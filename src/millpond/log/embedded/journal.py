@@ -18,6 +18,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from millpond.clock import Clock
 from millpond.errors import Damaged
@@ -49,15 +50,21 @@ class JournalFile:
     _map: mmap.mmap | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, stream: int, streamlet: int, base: int, rows: int, count: int) -> None:
-        """Remember that the file holds these offsets, in `count` bytes."""
-        key = (stream, streamlet)
-        spans = self.references.setdefault(key, [(base, base)])
-        if spans[-1][1] == base:
-            spans[-1] = (spans[-1][0], base + rows)
-        else:
-            spans.append((base, base + rows))
-        self.data_bytes[key] = self.data_bytes.get(key, 0) + count
+    def note(self, key: tuple[int, int], added: Sequence[tuple[int, int, int]]) -> None:
+        """Remember that the file holds these offsets (start, stop) of a streamlet, each in so many bytes."""
+        spans = self.references.setdefault(key, [])
+        start, stop, total = -1, -1, self.data_bytes.get(key, 0)
+        if spans:
+            start, stop = spans.pop()
+        for first, end, count in added:
+            total += count
+            if first != stop:
+                if stop > start:
+                    spans.append((start, stop))
+                start = first
+            stop = end
+        spans.append((start, stop))
+        self.data_bytes[key] = total
 
     def view(self, start: int, length: int, crc: int) -> memoryview:
         """Bytes of the file, mapped and checked; `Damaged` if they are no longer what was written."""
@@ -70,13 +77,11 @@ class JournalFile:
         return view
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Where a draft went."""
+class Written(NamedTuple):
+    """Where groups went: the file, and per group where each payload begins."""
 
     file: JournalFile
-    payload_at: int
-    base: int
+    places: list[list[int]]
 
 
 class Journal:
@@ -185,7 +190,7 @@ class Journal:
         head = journal_file.encode_header(self._next_number, self._pond_id, self._clock.now_micros())
         opened = self._storage.create_append(path)
         try:
-            opened.write([head, *frames.encode(draft, 0, FILE_HEADER_BYTES, last=True)])
+            opened.write([head, *frames.encode(draft, 0, FILE_HEADER_BYTES, last=True)[0]])
             opened.sync()
             self._storage.sync_directory(self._directory)
         except OSError:
@@ -205,30 +210,37 @@ class Journal:
         assert self._current is not None
         draft = Draft(frames.END, 0, 0, 0, 0, self._clock.now_micros(), 0, b"", 0)
         self.sync()
-        self._write(frames.encode(draft, 0, self._synced, last=True))
+        self._write(frames.encode(draft, 0, self._synced, last=True)[0])
         self.sync()
 
-    def append(self, groups: Sequence[Sequence[tuple[Draft, int]]]) -> list[list[Placed]]:
-        """Write groups of (draft, offset of its first row), each atomic. All are written or, after an error, none:
-        the file is cut back. Not durable until `sync`."""
+    def append(self, groups: Sequence[tuple[Sequence[Draft], Sequence[int]]]) -> Written:
+        """Write groups of drafts, each with the offsets of their first rows, each atomic. All are written or, after an
+        error, none: the file is cut back. Not durable until `sync`."""
         assert self._current is not None, "prepare first"
-        file = self.files[-1]
+        file, synced = self.files[-1], self._synced
         buffers: list[bytes | memoryview] = []
-        placed: list[list[Placed]] = []
+        places: list[list[int]] = []
+        held: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         at = self._current.position
-        for group in groups:
-            placed.append([])
-            for index, (draft, base) in enumerate(group):
-                payload_at = at + frames.aligned(frames.HEADER_BYTES + len(draft.producer))
-                buffers += frames.encode(draft, base, self._synced, last=index == len(group) - 1)
-                placed[-1].append(Placed(file, payload_at, base))
-                at += frames.frame_bytes(draft)
-        self._write(buffers)
-        for group in groups:
-            for draft, base in group:
+        for drafts, bases in groups:
+            group: list[int] = []
+            left = len(drafts)
+            for draft, base in zip(drafts, bases, strict=True):
+                left -= 1
+                frame, payload_at = frames.encode(draft, base, synced, last=not left)
+                group.append(at + payload_at)
+                count = len(draft.payload)
+                at += payload_at + ((count + 7) & ~7)
+                buffers += frame
                 if draft.kind in frames.DATA_KINDS:
-                    file.note(draft.stream, draft.streamlet, base, draft.rows, len(draft.payload))
-        return placed
+                    spans = held.setdefault((draft.stream, draft.streamlet), [])
+                    spans.append((base, base + draft.rows, count))
+            places.append(group)
+        self._write(buffers)
+        assert at == self._current.position, "frames are not as long as they were said to be"
+        for key, spans in held.items():
+            file.note(key, spans)
+        return Written(file, places)
 
     def _write(self, buffers: Sequence[bytes | memoryview]) -> None:
         assert self._current is not None
@@ -274,4 +286,5 @@ class Journal:
 
 def note_recovered(file: JournalFile, frame: Frame) -> None:
     """Take a recovered frame into the file's account."""
-    file.note(frame.stream, frame.streamlet, frame.base, frame.rows, frame.payload_bytes)
+    key = (frame.stream, frame.streamlet)
+    file.note(key, [(frame.base, frame.base + frame.rows, frame.payload_bytes)])

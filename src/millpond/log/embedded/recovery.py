@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 import msgspec
 
@@ -96,6 +95,7 @@ def restore_stream(recovered: Recovered, stream: LiveStream, producers: Producer
         for segment in streamlet.segments:
             segment.state = State.SPILLED
         streamlet.release(settled)
+        stream.appended_bytes += sum(segment.bytes for segment in streamlet.segments)
 
 
 def _record_producers(
@@ -141,14 +141,13 @@ def _dense(stream: LiveStream, streamlet: int, found: list[tuple[Frame, JournalF
         expected = pieces[-1].end if pieces else min(frame.base, settled)
         if frame.base != expected:
             raise _missing(stream, streamlet, expected, frame.base, file.path)
-        view = partial(file.view, frame.payload_at, frame.payload_bytes, frame.payload_crc)
         piece = Piece(
             frame.base,
             frame.rows,
             frame.payload_bytes,
             frame.ingest_micros,
             frame.schema_version,
-            place=Place(view, KINDS[frame.kind], file.number),
+            place=Place(file, frame.payload_at, frame.payload_bytes, frame.payload_crc, KINDS[frame.kind]),
         )
         if frame.kind == frames.COPIED:
             piece.ingest = copied_times(piece, stream.definition)

@@ -1,0 +1,160 @@
+"""What the log has published: its streams and their producers, and how a committed group becomes visible to readers.
+
+One lock covers all that readers see, so a group appears at once; it is held for microseconds. Small appends of a group
+to one streamlet become one piece: a piece each would cost more than the append itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from millpond.log.embedded.append import Append
+from millpond.log.embedded.frame import Draft
+from millpond.log.embedded.journal import JournalFile, Written
+from millpond.log.embedded.recovery import KINDS, JournalState, StreamState, encode_state
+from millpond.log.engine import Ack
+from millpond.log.keeper import PLACE_BYTES_MIN, Keeper
+from millpond.log.live import LiveStream
+from millpond.log.piece import Piece, Place
+from millpond.log.producers import Producers
+from millpond.log.streamlet import Streamlet
+
+
+class _Run:
+    """Small appends to one streamlet, one after another."""
+
+    __slots__ = ("base", "blobs", "bytes", "rows", "streamlet", "times", "version")
+
+    def __init__(self, streamlet: Streamlet, base: int, version: int) -> None:
+        self.streamlet, self.base, self.version = streamlet, base, version
+        self.blobs: list[bytes] = []
+        self.times: list[int] = []
+        self.rows: list[int] = []
+        self.bytes = 0
+
+    def piece(self) -> Piece:
+        first = self.times[0]
+        same = self.times.count(first) == len(self.times)
+        ingest = first if same else np.repeat(np.array(self.times, np.int64), self.rows)
+        return Piece(self.base, sum(self.rows), self.bytes, ingest, self.version, encoded=self.blobs)
+
+
+class Published:
+    """The committer's target; see `Target`. `lock` is the log's. Streams are replaced as a whole, never changed."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self.streams: Mapping[int, LiveStream] = {}
+        self.producers: dict[int, Producers] = {}
+        self.unclaimed: Mapping[int, StreamState] = {}  # of streams that recovery found and nobody has added yet
+        self.keeper: Keeper
+
+    # The lock is held.
+
+    def add(self, stream: LiveStream, producers: Producers) -> None:
+        """Take in a stream."""
+        self.streams = {**self.streams, stream.definition.id: stream}
+        self.producers[stream.definition.id] = producers
+
+    def drop(self, stream_id: int) -> None:
+        """Let go of a stream."""
+        self.streams = {key: value for key, value in self.streams.items() if key != stream_id}
+        self.producers.pop(stream_id, None)
+
+    # The committer's thread.
+
+    def retry_of(self, request: Append) -> Ack | None:
+        producers = self.producers.get(request.drafts[0].stream)
+        found = producers.find(request.producer, request.sequence) if producers is not None else None
+        return Ack(found, request.durability, duplicate=True) if found is not None else None
+
+    def head(self, stream: int, streamlet: int) -> int:
+        live = self.streams.get(stream)
+        return live.streamlets[streamlet].head if live is not None else 0
+
+    def publish(self, requests: list[Append], written: Written | None) -> None:
+        grown: dict[LiveStream, dict[int, _Run]] = {}
+        with self._lock:
+            for index, request in enumerate(requests):
+                stream = request.stream
+                if stream.definition.id not in self.streams:
+                    continue  # dropped while the append was on its way
+                runs = grown.get(stream)
+                if runs is None:
+                    runs = grown[stream] = {}
+                bases, places = request.bases, written.places[index] if written is not None else None
+                for at, draft in enumerate(request.drafts):
+                    batch = request.batches[at] if request.batches else None
+                    if batch is None and len(draft.payload) < PLACE_BYTES_MIN:
+                        self._add_small(stream, runs, draft, bases[at])
+                        continue
+                    self._end_run(stream, runs, draft.streamlet)
+                    piece = Piece(
+                        bases[at], draft.rows, len(draft.payload), draft.ingest_micros, draft.schema_version,
+                        batch=batch, encoded=None if batch is not None else (bytes(draft.payload),),
+                    )  # fmt: skip
+                    if written is not None and places is not None:
+                        piece.place = _place(written.file, places[at], draft)
+                    else:
+                        request.pieces = [*request.pieces, (at, piece)]
+                    self._show(stream, stream.streamlets[draft.streamlet], piece)
+                if request.producer:
+                    producers = self.producers[stream.definition.id]
+                    producers.record(request.producer, request.sequence, request.ranges())
+            for stream, runs in grown.items():
+                for streamlet in list(runs):
+                    self._end_run(stream, runs, streamlet)
+                stream.grown.notify_all()
+
+    def _add_small(self, stream: LiveStream, runs: dict[int, _Run], draft: Draft, base: int) -> None:
+        run = runs.get(draft.streamlet)
+        if run is None or run.version != draft.schema_version:
+            if run is not None:
+                self._end_run(stream, runs, draft.streamlet)
+            run = runs[draft.streamlet] = _Run(stream.streamlets[draft.streamlet], base, draft.schema_version)
+        run.blobs.append(bytes(draft.payload))
+        run.times.append(draft.ingest_micros)
+        run.rows.append(draft.rows)
+        run.bytes += len(draft.payload)
+
+    def _end_run(self, stream: LiveStream, runs: dict[int, _Run], streamlet: int) -> None:
+        run = runs.pop(streamlet, None)
+        if run is not None:
+            self._show(stream, run.streamlet, run.piece())
+
+    def _show(self, stream: LiveStream, streamlet: Streamlet, piece: Piece) -> None:
+        stream.appended_bytes += piece.bytes
+        closed = streamlet.publish(piece)
+        self.keeper.published(stream, streamlet.segments[-1], piece, closed)
+
+    def placed_later(self, request: Append, file: JournalFile, places: list[int]) -> None:
+        for at, piece in request.pieces:
+            piece.place = _place(file, places[at], request.drafts[at])
+
+    def state(self, unwritten: Sequence[Append]) -> bytes:
+        with self._lock:  # streams may be dropped meanwhile
+            known_streams = [(stream, self.producers[i]) for i, stream in self.streams.items()]
+        heads = {stream.definition.id: [x.head for x in stream.streamlets] for stream, _ in known_streams}
+        for request in unwritten:
+            for draft, base in zip(request.drafts, request.bases, strict=True):
+                if draft.stream in heads:
+                    known = heads[draft.stream]
+                    known[draft.streamlet] = min(known[draft.streamlet], base)
+        # Their retries must be appends again after a crash, so what is written down must not know them either.
+        owed = {(r.drafts[0].stream, r.producer, r.sequence) for r in unwritten if r.producer}
+        streams = {
+            (i := stream.definition.id): StreamState(
+                stream.definition.generation,
+                heads[i],
+                [each for each in producers.state() if (i, each[0], each[1]) not in owed],
+            )
+            for stream, producers in known_streams
+        }
+        return encode_state(JournalState({**self.unclaimed, **streams}))
+
+
+def _place(file: JournalFile, at: int, draft: Draft) -> Place:
+    return Place(file, at, len(draft.payload), draft.payload_crc, KINDS[draft.kind])
