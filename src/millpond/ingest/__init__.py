@@ -1,5 +1,5 @@
 """From whatever a producer hands over to parts for the log: decode, check against the schema, route to streamlets."""
 
-from millpond.ingest.prepare import Ingest
+from millpond.ingest.prepare import Ingest, NotPlain
 
-__all__ = ["Ingest"]
+__all__ = ["Ingest", "NotPlain"]

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from millpond.ingest import raw
 from millpond.ingest.bounds import APPEND_BYTES_MAX, check_bytes
 from millpond.ingest.decode import decode
 from millpond.ingest.route import route_batch, route_each, route_rows
-from millpond.log.engine import Part
+from millpond.log.engine import EncodedRows, Part
 from millpond.model.definition import StreamDefinition
 from millpond.model.rows import Row, codec_of
+
+# Values whose handling runs no code but ours.
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, datetime, date, Decimal})
+
+
+class NotPlain(Exception):
+    """A single record with values that may run anybody's code: for `prepare`, in the thread of its caller."""
 
 
 class Ingest:
@@ -36,23 +45,36 @@ class Ingest:
             found = raw.fill_batch(found, now_micros)
         return route_batch(self.definition, found, self._turn)
 
-    def encode_rows(self, rows: Sequence[Any], now_micros: int) -> Sequence[Part | Exception]:
-        """The parts of single records, one of each, or what is wrong with it: the quick way, for many at a time."""
+    def encode_rows(self, rows: Sequence[Any], now_micros: int) -> EncodedRows:
+        """Single records as dicts, checked and encoded together; of those that do not fit, what is wrong with each,
+        which is `NotPlain` where nobody looked."""
         try:
-            filled = raw.fill_rows(rows, now_micros) if self.definition.raw else rows
-            parts = route_each(self.definition, self._codec, self._codec.validate(filled), self._turn)
-            check_bytes(max(len(part.encoded or b"") for part in parts), self._bytes_max)
-            return parts
-        except Exception:
-            # Some record does not fit; each by itself tells which, and why.
-            return [self._encode_row(row, now_micros) for row in rows]
+            return self._encode_all([self._plain(row, now_micros) for row in rows])
+        except Exception:  # some record does not fit: each by itself tells which, and why
+            found = [self._row_or_error(row, now_micros) for row in rows]
+        fitting = [row for row in found if not isinstance(row, Exception)]
+        parts, places = route_each(self.definition, self._codec, fitting, self._turn)
+        place = iter(places)
+        return EncodedRows(parts, [row if isinstance(row, Exception) else next(place) for row in found])
 
-    def _encode_row(self, row: Any, now_micros: int) -> Part | Exception:
+    def _plain(self, row: dict[str, Any], now_micros: int) -> Any:
+        if not _PLAIN.issuperset(map(type, row.values())):
+            raise NotPlain
+        return raw.fill_rows(row, now_micros) if self.definition.raw else row
+
+    def _encode_all(self, rows: list[Any]) -> EncodedRows:
+        encoded = route_each(self.definition, self._codec, self._codec.validate(rows), self._turn)
+        for part in encoded.parts:
+            check_bytes(len(part.encoded or b""), self._bytes_max)
+        return encoded
+
+    def _row_or_error(self, row: dict[str, Any], now_micros: int) -> Row | Exception:
         try:
-            (part,) = self.prepare(row, now_micros)
+            checked = self._codec.validate_one(self._plain(row, now_micros))
+            check_bytes(len(self._codec.encode([checked])), self._bytes_max)
         except Exception as error:
             return error
-        return part
+        return checked
 
     def _encoded(self, rows: list[Row]) -> list[Part]:
         parts = route_rows(self.definition, self._codec, rows, self._turn)

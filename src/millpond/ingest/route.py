@@ -13,10 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import InvalidRecord
-from millpond.log.engine import Part
+from millpond.log.engine import EncodedRows, Part
 from millpond.model.definition import StreamDefinition
 from millpond.model.hashing import hash_column, streamlet_of, streamlets_of
-from millpond.model.rows import Row, RowCodec
+from millpond.model.rows import Row, RowCodec, join_rows
+
+# Single rows that are appended at the same moment share a part up to this size.
+PART_BYTES = 1_000_000
 
 
 def route_batch(definition: StreamDefinition, batch: pa.RecordBatch, turn: Iterator[int]) -> list[Part]:
@@ -67,10 +70,24 @@ def route_rows(definition: StreamDefinition, codec: RowCodec, rows: Sequence[Row
         raise
 
 
-def route_each(definition: StreamDefinition, codec: RowCodec, rows: Sequence[Row], turn: Iterator[int]) -> list[Part]:
-    """One part for each of some checked rows, encoded."""
-    streamlets, encode = definition.streamlets, codec.encode
-    if streamlets == 1 or not definition.keys:
-        return [Part(next(turn) % streamlets, 1, None, encode((row,))) for row in rows]
-    key = codec.column(definition.keys[0])
-    return [Part(streamlet_of(row[key], streamlets), 1, None, encode((row,))) for row in rows]
+def route_each(definition: StreamDefinition, codec: RowCodec, rows: Sequence[Row], turn: Iterator[int]) -> EncodedRows:
+    """Some checked rows that were appended one by one, together: a part for each streamlet, or more of large rows."""
+    streamlets, encode = definition.streamlets, codec.encode_one
+    key = codec.column(definition.keys[0]) if streamlets > 1 and definition.keys else None
+    blobs: list[list[bytes]] = []
+    numbers: list[int] = []
+    filling: dict[int, tuple[int, int]] = {}  # of each streamlet the part that is being filled, and its bytes
+    places: list[tuple[int, int]] = []
+    for row in rows:
+        number = streamlet_of(row[key], streamlets) if key is not None else next(turn) % streamlets
+        blob = encode(row)
+        part, size = filling.get(number, (0, PART_BYTES))
+        if size >= PART_BYTES:
+            part, size = len(blobs), 0
+            blobs.append([])
+            numbers.append(number)
+        filling[number] = (part, size + len(blob))
+        places.append((part, len(blobs[part])))
+        blobs[part].append(blob)
+    parts = [Part(number, len(some), None, join_rows(some)) for number, some in zip(numbers, blobs, strict=True)]
+    return EncodedRows(parts, places)

@@ -32,13 +32,11 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """What an append got: offsets per streamlet, how safe they are, and whether it was a retry of an earlier one.
-    `bytes` is what a new append took in the log."""
+    """What an append got: offsets per streamlet, how safe they are, and whether it was a retry of an earlier one."""
 
     ranges: dict[int, OffsetRange]
     durability: Durability
     duplicate: bool = False
-    bytes: int = field(default=0, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +70,19 @@ class LogStatus:
     warnings: tuple[str, ...] = field(default=())
 
 
-class EncodeRows(Protocol):
-    """Checks, routes and encodes single records that are ingested at one time: for each its part, or what is wrong with
-    it. Waiting threads depend on it, so it must be quick and run nobody else's code."""
+class EncodedRows(NamedTuple):
+    """Single records made ready together. `places` says of each in which part and which row of it it is, or what is
+    wrong with it."""
 
-    def __call__(self, rows: Sequence[Any], now_micros: int) -> Sequence[Part | Exception]: ...
+    parts: Sequence[Part]
+    places: Sequence[tuple[int, int] | Exception]
+
+
+class EncodeRows(Protocol):
+    """Checks, routes and encodes single records that are ingested at one time. Waiting threads depend on it, so it must
+    be quick and run nobody else's code."""
+
+    def __call__(self, rows: Sequence[Any], now_micros: int) -> EncodedRows: ...
 
 
 class RowAppender(Protocol):

@@ -59,6 +59,7 @@ class Keeper:
         self._let_go = False  # memory was freed that the system should have back
         self._sealed_bytes = 0
         self.memory_bytes = 0
+        self.tight = False  # whether anything may be over its quota: one look, where `full` is several
         self.spill_written_bytes = 0
         self.failure = ""
         self._thread = threading.Thread(target=self._run, name="millpond-keeper", daemon=True)
@@ -80,6 +81,7 @@ class Keeper:
                 self._tails.append((stream, segment))
                 self._work.notify()
         if self.memory_bytes > self._quota or _excess(stream) > 0:
+            self.tight = True
             self._work.notify()
 
     def closed(self, stream: LiveStream, segment: Segment) -> None:
@@ -110,7 +112,7 @@ class Keeper:
         while True:
             with self._lock:
                 while not (self._stopping or self._closed or self._tails or self._let_go or self._needs_room()):
-                    self._busy = False
+                    self._busy = self.tight = False
                     self.room.notify_all()
                     self._work.wait(timeout=1.0)
                 if self._stopping:

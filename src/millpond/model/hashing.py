@@ -64,7 +64,11 @@ def hash_bytes(value: bytes) -> int:
     for (word,) in _words(value + _PADDING[length & 7]):
         state = (state ^ word) * _MIX_1 & _MASK
         state ^= state >> 32
-    return _mix(state ^ length)
+    # `_mix`, written out: every single record comes by here.
+    word = state ^ length
+    word = (word ^ word >> 33) * _MIX_1 & _MASK
+    word = (word ^ word >> 29) * _MIX_2 & _MASK
+    return word ^ word >> 32
 
 
 def hash_value(value: Any) -> int:
@@ -194,6 +198,8 @@ def _fold(state: Hashes, word: Hashes) -> None:
 def streamlet_of(value: Any, streamlets: int) -> int:
     """The streamlet of one key value, in its column's plain form (`RowCodec.plain`): streamlets are equal ranges of
     the hash (K2). The twin of `streamlets_of`."""
+    if type(value) is str:
+        return ((hash_bytes(value.encode()) >> 32) * streamlets) >> 32
     return ((hash_value(value) >> 32) * streamlets) >> 32
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from typing import Annotated, Any, Protocol
 
@@ -24,6 +24,7 @@ import pyarrow as pa
 BUILTIN = (bytes, bytearray, memoryview, datetime, date, Decimal)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 # What Python's datetime and Spark's TIMESTAMP both hold: the years 1 to 9999.
 MICROS_MIN = -62_135_596_800_000_000
@@ -107,13 +108,13 @@ def read_float32(value: Any) -> float:
 
 def read_timestamp(value: Any) -> int:
     """Microseconds since 1970 of a datetime; one without a time zone is taken as UTC."""
-    if not isinstance(value, datetime):
-        raise ValueError(f"expected a datetime, got {type(value).__name__}")
-    # pandas' Timestamp is a datetime with three digits more.
-    if getattr(value, "nanosecond", 0):
-        raise ValueError("not a whole number of microseconds")
-    past = (value if value.tzinfo is not None else value.replace(tzinfo=UTC)) - _EPOCH
-    micros = (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
+    if type(value) is not datetime:
+        if not isinstance(value, datetime):
+            raise ValueError(f"expected a datetime, got {type(value).__name__}")
+        # pandas' Timestamp is a datetime with three digits more.
+        if getattr(value, "nanosecond", 0):
+            raise ValueError("not a whole number of microseconds")
+    micros = ((value if value.tzinfo is not None else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
     # A time zone can carry the first and the last day over the edge.
     if not MICROS_MIN <= micros <= MICROS_MAX:
         raise ValueError("outside the years 1 to 9999 in UTC")

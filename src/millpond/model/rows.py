@@ -90,6 +90,13 @@ class RowCodec:
         except UnicodeEncodeError:
             raise self._not_unicode(rows, place) from None
 
+    def encode_one(self, row: Row) -> bytes:
+        """A checked row as bytes, to be joined with others."""
+        try:
+            return _encoder.encode(row)
+        except (TypeError, UnicodeEncodeError):
+            return self.encode([row])[1:]
+
     def _not_unicode(self, rows: Sequence[Row], place: Place) -> InvalidRecord:
         for index, row in enumerate(rows):
             for field, value in zip(self._fields, row, strict=True):
@@ -142,6 +149,18 @@ class RowCodec:
         raise InvalidValue(
             f"{misfit.shown(value)} cannot be in column {column!r}: {reason}", hint=f"it is {field.type}"
         )
+
+
+def join_rows(rows: Sequence[bytes]) -> bytes:
+    """What `encode` would have given for rows that were encoded one by one."""
+    count = len(rows)
+    if count < 16:
+        head = bytes((0x90 | count,))
+    elif count < 1 << 16:
+        head = b"\xdc" + count.to_bytes(2, "big")
+    else:
+        head = b"\xdd" + count.to_bytes(4, "big")
+    return head + b"".join(rows)
 
 
 @lru_cache(maxsize=4096)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from millpond.archive.settle import SettleReport
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
 from millpond.errors import InvalidValue, StreamNotFound
-from millpond.ingest import Ingest
+from millpond.ingest import Ingest, NotPlain
 from millpond.log.engine import Ack, LogEngine
 from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.pond.settling import Settling
@@ -24,9 +22,6 @@ from millpond.pond.status import StreamStatus
 from millpond.query import Halves, QueryReport, SegmentListing, Snapshot, Start, StreamReader, Where
 from millpond.settings import Settings
 from millpond.wire.served import Door
-
-# Values whose handling runs no code but ours.
-_PLAIN = frozenset({type(None), bool, int, float, str, bytes, datetime, date, Decimal})
 
 
 class Stream:
@@ -81,10 +76,13 @@ class Stream:
         first one's offsets. Raises `InvalidRecord` naming row, column and value, or a `Backpressure` error when there
         is no room; nothing is kept then.
         """
+        if type(rows) is dict and durability is None and not producer and sequence is None:
+            try:
+                return self._append_row(rows, self._durability)
+            except NotPlain:
+                pass  # it takes code that is not ours to read it: not in a thread that others wait for
         definition = self.definition
         chosen = definition.durability if durability is None else check_durability(durability)
-        if type(rows) is dict and not producer and sequence is None and _PLAIN.issuperset(map(type, rows.values())):
-            return self._append_row(rows, chosen)
         if (sequence is None) != (not producer):
             raise InvalidValue(
                 f"producer {producer!r} with sequence {sequence!r}", hint="give both, for an idempotent append, or none"
@@ -207,7 +205,7 @@ class Stream:
         """Take appends as this definition has them."""
         ingest = Ingest(definition, self._settings.append_bytes_max)
         self._append_row = self._log.row_appender(definition.id, ingest.encode_rows, definition.schema_version)
-        self._ingest = ingest
+        self._ingest, self._durability = ingest, definition.durability
 
     @property
     def archive(self) -> StreamArchive:

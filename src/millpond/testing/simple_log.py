@@ -99,9 +99,8 @@ class SimpleLog:
                 streamlet.rows += _with_system_columns(batch, part.streamlet, first, ingest_micros)
                 begun = ranges.get(part.streamlet, OffsetRange(first, first)).start
                 ranges[part.streamlet] = OffsetRange(begun, streamlet.head)
-            count = sum(batch.nbytes for _, _, batch in batches)
-            appended = Ack(ranges, durability, bytes=count)
-            stream.appended_bytes += count
+            appended = Ack(ranges, durability)
+            stream.appended_bytes += sum(batch.nbytes for _, _, batch in batches)
             if producer:
                 stream.appended[producer, sequence] = appended
             self._grown.notify_all()
@@ -110,11 +109,11 @@ class SimpleLog:
     def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
         def append_row(row: Any, durability: Durability) -> Ack:
             now = self._clock.now_micros()
-            (part,) = encode([row], now)
-            if isinstance(part, Exception):
-                raise part
+            parts, (place,) = encode([row], now)
+            if isinstance(place, Exception):
+                raise place
             return self.append(
-                stream_id, [part], ingest_micros=now, durability=durability, schema_version=schema_version
+                stream_id, parts, ingest_micros=now, durability=durability, schema_version=schema_version
             )
 
         return append_row

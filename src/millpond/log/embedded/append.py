@@ -3,7 +3,7 @@
 Parts are serialised and checksummed by the caller's thread: for large batches that is the heavy work, and it runs
 beside other callers'. Single records are the other way round. Waking up a caller's thread costs far more than encoding
 its record, and everything that thread touches was last in another core's cache; so it only queues the record, and the
-committer encodes those of a whole group in one go.
+committer encodes those of a whole group in one go and writes them as one append.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ from millpond.log.embedded import frame as frames
 from millpond.log.embedded.commit_queue import Request
 from millpond.log.embedded.frame import Draft, crc32
 from millpond.log.engine import Ack, EncodeRows, Part
+from millpond.log.keeper import Keeper
 from millpond.log.live import LiveStream
 from millpond.log.piece import Piece
 from millpond.model.definition import Durability
+from millpond.model.offsets import OffsetRange
 
 
 class Append(Request):
     """Of one stream. `batches` are its parts as Arrow (none: encoded rows); `pieces` what of it was published before it
     was written, by part, to be told its place in the journal."""
 
+    stream: LiveStream
     row: Any = None
     batches: Sequence[pa.RecordBatch | None] = ()
     pieces: Sequence[tuple[int, Piece]] = ()
-
-    def __init__(self, stream: LiveStream, durability: Durability) -> None:
-        super().__init__(durability)
-        self.stream = stream
 
 
 def draft_parts(append: Append, parts: Sequence[Part], now_micros: int, version: int, producer: bytes) -> None:
@@ -77,8 +76,29 @@ def check_bytes(size: int, bytes_max: int) -> None:
         )
 
 
+class _TogetherRows(Append):
+    """Single records of one stream, committed as one append: a frame for each would cost as much as the record."""
+
+    members: Sequence[tuple[Append, int, int]] = ()  # each with the part and the row of it that it is
+
+    def acknowledge(self) -> None:
+        durability, drafts, bases = self.durability, self.drafts, self.bases
+        for member, part, row in self.members:
+            at = bases[part] + row
+            member.answer = Ack({drafts[part].streamlet: OffsetRange(at, at + 1)}, durability)
+        self.finished = True
+        for member, _, _ in self.members:
+            member.finish()
+
+    def fail(self, error: BaseException) -> None:
+        self.finished = True
+        for member, _, _ in self.members:
+            member.fail(error)
+
+
 class SingleRows:
-    """The `RowAppender` of one stream, and the maker of its appends' drafts. `submit` may block."""
+    """The `RowAppender` of one stream, and the maker of its appends' drafts. `wait` is called before an append that may
+    find memory full, `put` with each."""
 
     def __init__(
         self,
@@ -86,31 +106,41 @@ class SingleRows:
         encode: EncodeRows,
         version: int,
         clock: Clock,
-        bytes_max: int,
-        submit: Callable[[Append], Ack],
+        keeper: Keeper,
+        wait: Callable[[LiveStream], None],
+        put: Callable[[Append], None],
     ) -> None:
-        self._stream, self._encode, self._version = stream, encode, version
-        self._clock, self._bytes_max, self._submit = clock, bytes_max, submit
+        self._stream, self._encode, self._version, self._clock = stream, encode, version, clock
+        self._keeper, self._wait, self._put = keeper, wait, put
 
     def __call__(self, row: Any, durability: Durability) -> Ack:
-        append = Append(self._stream, durability)
+        # As few steps as can be: see above.
+        append = Append(durability, self._stream)
         append.row, append.maker = row, self
-        return self._submit(append)
+        if self._keeper.tight:
+            self._wait(self._stream)
+        self._put(append)
+        if append.error is not None:
+            raise append.error
+        assert append.answer is not None
+        return append.answer
 
-    def make(self, requests: list[Append]) -> None:
+    def make(self, requests: list[Append]) -> list[Append]:
         """In the committer's thread."""
-        if self._stream.dropped:
-            raise StreamNotFound(f"stream {self._stream.definition.name!r} was dropped", hint="create it again")
-        now, version = self._clock.now_micros(), self._version
-        definition = self._stream.definition
-        stream_id, generation = definition.id, definition.generation
-        for append, part in zip(requests, self._encode([r.row for r in requests], now), strict=True):
-            if isinstance(part, Exception):
-                append.fail(part)
-                continue
-            payload = part.encoded
-            assert payload is not None
-            append.bytes = len(payload)
-            append.drafts = (Draft(
-                frames.ROWS, stream_id, generation, part.streamlet, part.rows, now, version, payload, crc32(payload),
-            ),)  # fmt: skip
+        stream = self._stream
+        if stream.dropped:
+            raise StreamNotFound(f"stream {stream.definition.name!r} was dropped", hint="create it again")
+        now = self._clock.now_micros()
+        parts, places = self._encode([request.row for request in requests], now)
+        members: list[tuple[Append, int, int]] = []
+        for request, place in zip(requests, places, strict=True):
+            if isinstance(place, Exception):
+                request.fail(place)
+            else:
+                members.append((request, *place))
+        if not members:
+            return []
+        together = _TogetherRows(requests[0].durability, stream)
+        together.members = members
+        draft_parts(together, parts, now, self._version, b"")
+        return [together]

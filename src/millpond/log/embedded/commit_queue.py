@@ -22,14 +22,16 @@ from millpond.model.offsets import OffsetRange
 
 
 class Maker(Protocol):
-    """Makes the drafts of requests that came without, many at a time; fails those of which it cannot."""
+    """Makes one request of many that came without drafts. Those that it cannot make are failed by it."""
 
-    def make(self, requests: list[Any]) -> None: ...
+    def make(self, requests: list[Any]) -> list[Any]:
+        """The requests to commit instead, each answering for some of these."""
+        ...
 
 
 class Request:
-    """Something to commit. Whoever commits extends it with what is to be known when it is published. Or, with `action`,
-    something to be done between two groups, whose result it holds then."""
+    """Something to commit for a stream. Whoever commits extends it with what is to be known when it is published. Or,
+    with `action`, something to be done between two groups, whose result it holds then."""
 
     # Most of it keeps its default: the less a caller's thread has to touch, the better.
     producer = ""
@@ -45,8 +47,8 @@ class Request:
     error: BaseException | None = None
     finished = False
 
-    def __init__(self, durability: Durability) -> None:
-        self.durability = durability
+    def __init__(self, durability: Durability, stream: Any = None) -> None:
+        self.durability, self.stream = durability, stream
         # A raw lock, released once: cheaper than an Event by far.
         self.done = threading.Lock()
         self.done.acquire()
@@ -57,6 +59,11 @@ class Request:
             draft, base = self.drafts[0], self.bases[0]
             return {draft.streamlet: OffsetRange(base, base + draft.rows)}
         return {d.streamlet: OffsetRange(b, b + d.rows) for d, b in zip(self.drafts, self.bases, strict=True)}
+
+    def acknowledge(self) -> None:
+        """It is as durable as asked: wake the caller with the offsets."""
+        self.answer = Ack(self.ranges(), self.durability)
+        self.finish()
 
     def finish(self) -> None:
         """Wake the caller. Once."""

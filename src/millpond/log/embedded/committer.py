@@ -157,17 +157,20 @@ class Committer:
             self._answer(late[soon:])
 
     def _made(self, group: list[Request]) -> list[Request]:
-        """The group without those whose drafts were yet to be made and could not be."""
-        makers: dict[Maker, list[Request]] = {}
+        """The group, with one request for all those whose drafts one maker has yet to make."""
+        makers: dict[tuple[Maker, Durability], list[Request]] = {}
+        made: list[Request] = []
         for request in group:
-            if request.maker is not None:
-                makers.setdefault(request.maker, []).append(request)
-        for maker, requests in makers.items():
+            if request.maker is None:
+                made.append(request)
+            else:
+                makers.setdefault((request.maker, request.durability), []).append(request)
+        for (maker, _), requests in makers.items():
             try:
-                maker.make(requests)
+                made += maker.make(requests)
             except Exception as error:  # nothing of theirs was written: it is their callers' and nobody else's
                 self._fail(requests, error)
-        return [r for r in group if not r.finished] if makers else group
+        return made
 
     def _sort_out(self, group: list[Request]) -> list[Request]:
         """Answer retries; what is left is new. A retry of an append in this very group waits for it."""
@@ -283,9 +286,7 @@ class Committer:
     def _answer(self, requests: list[Request]) -> None:
         for request in requests:
             self.appended_bytes += request.bytes
-            request.answer = Ack(request.ranges(), request.durability, bytes=request.bytes)
-        for request in requests:
-            request.finish()
+            request.acknowledge()
             for retry in request.retries or ():
                 assert request.answer is not None
                 self._answer_retry(retry, request.answer)

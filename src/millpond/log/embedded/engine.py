@@ -173,7 +173,7 @@ class EmbeddedLog:
         stream = self._stream(stream_id)
         if not parts:
             return Ack({}, durability)
-        append = Append(stream, check_durability(durability))
+        append = Append(check_durability(durability), stream)
         name = b""
         if producer or sequence:
             name, append.sequence = _checked(producer, sequence)
@@ -181,25 +181,31 @@ class EmbeddedLog:
         version = stream.definition.schema_version if schema_version is None else schema_version
         draft_parts(append, parts, ingest_micros, version, name)
         check_bytes(append.bytes, self._settings.append_bytes_max)
-        return self._submit(append)
-
-    def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
-        bytes_max = self._settings.append_bytes_max
-        return SingleRows(self._stream(stream_id), encode, schema_version, self._clock, bytes_max, self._submit)
-
-    def _submit(self, append: Append) -> Ack:
-        if self._keeper.full(append.stream):
-            self._wait_for_memory(append.stream)
+        if self._keeper.tight:
+            self._wait_for_memory(stream)
         self._committer.queue.put(append)
         if append.error is not None:
             raise append.error
         assert append.answer is not None
         return append.answer
 
+    def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
+        return SingleRows(
+            self._stream(stream_id),
+            encode,
+            schema_version,
+            self._clock,
+            self._keeper,
+            self._wait_for_memory,
+            self._committer.queue.put,
+        )
+
     def appended_bytes(self, stream_id: int) -> int:
         return self._stream(stream_id).appended_bytes
 
     def _wait_for_memory(self, stream: LiveStream) -> None:
+        if not self._keeper.full(stream):
+            return
         with self._lock:
             fits = self._keeper.room.wait_for(
                 lambda: self._closed or not self._keeper.full(stream), self._settings.memory_wait_seconds

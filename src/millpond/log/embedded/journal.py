@@ -222,18 +222,22 @@ class Journal:
         places: list[list[int]] = []
         held: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         at = self._current.position
+        encode, data_kinds = frames.encode, frames.DATA_KINDS
         for drafts, bases in groups:
             group: list[int] = []
-            left = len(drafts)
-            for draft, base in zip(drafts, bases, strict=True):
-                left -= 1
-                frame, payload_at = frames.encode(draft, base, synced, last=not left)
+            last = len(drafts) - 1
+            for index, draft in enumerate(drafts):
+                base = bases[index]
+                frame, payload_at = encode(draft, base, synced, last=index == last)
+                buffers += frame
                 group.append(at + payload_at)
                 count = len(draft.payload)
                 at += payload_at + ((count + 7) & ~7)
-                buffers += frame
-                if draft.kind in frames.DATA_KINDS:
-                    spans = held.setdefault((draft.stream, draft.streamlet), [])
+                if draft.kind in data_kinds:
+                    key = (draft.stream, draft.streamlet)
+                    spans = held.get(key)
+                    if spans is None:
+                        held[key] = spans = []
                     spans.append((base, base + draft.rows, count))
             places.append(group)
         self._write(buffers)
