@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,6 +43,8 @@ def to_batch(
 ) -> pa.RecordBatch:
     """`data` as one batch of `schema`; `InvalidRecord` or `TooLarge` if it is not one."""
     check_rows(data.num_rows)
+    if isinstance(data, pa.RecordBatch) and _fits_as_it_is(schema, data, bytes_max):
+        return pa.RecordBatch.from_arrays(data.columns, schema=schema)
     _check_names(schema, data.schema.names, place)
     arrays, size = [], 0
     for field in schema:
@@ -57,6 +60,50 @@ def to_batch(
         except _Misfit as error:
             raise _first_misfit(column, field, whole_floats, str(error), place) from None
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _fits_as_it_is(schema: pa.Schema, data: pa.RecordBatch, bytes_max: int) -> bool:
+    """Whether a batch that has the stream's very schema fits it, found out in few steps: most appends are like that.
+    No only means that a closer look is needed."""
+    if not data.schema.equals(schema) or not all(map(_same_field, data.schema, schema)):
+        return False
+    leaves, checked = _shape(schema)
+    # Columns may share buffers, which count once here and are written as often as they are used.
+    if data.get_total_buffer_size() * leaves > bytes_max:
+        return False
+    try:
+        data.validate(full=True)
+        for index in checked:
+            field = schema.field(index)
+            _check_values(data.column(index), field.type, field.nullable)
+    except (_Misfit, pa.ArrowException):
+        return False
+    return True
+
+
+def _same_field(one: pa.Field, other: pa.Field) -> bool:
+    # With metadata: it also tells apart the names and annotations of inner fields.
+    return bool(one.type.equals(other.type, check_metadata=True))
+
+
+@lru_cache(maxsize=1024)
+def _shape(schema: pa.Schema) -> tuple[int, tuple[int, ...]]:
+    """How many columns there are, inner ones included, and which have rules that Arrow does not know."""
+    checked = [
+        index
+        for index, field in enumerate(schema)
+        if not field.nullable
+        or pa.types.is_nested(field.type)
+        or pa.types.is_timestamp(field.type)
+        or pa.types.is_date(field.type)
+    ]
+    return sum(_leaves(field.type) for field in schema), tuple(checked)
+
+
+def _leaves(kind: pa.DataType) -> int:
+    if pa.types.is_nested(kind):
+        return 1 + sum(_leaves(kind.field(index).type) for index in range(kind.num_fields))
+    return 1
 
 
 def _check_names(schema: pa.Schema, names: list[str], place: Place) -> None:
@@ -146,9 +193,9 @@ def _check_values(column: pa.Array, kind: pa.DataType, nullable: bool, null_pare
         raise _Misfit("a null where none may be")
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         numbers = column.view(pa.int64() if pa.types.is_timestamp(kind) else pa.int32())
+        values = np.asarray(numbers.drop_null() if numbers.null_count else numbers)
         low, high = (MICROS_MIN, MICROS_MAX) if pa.types.is_timestamp(kind) else (DAYS_MIN, DAYS_MAX)
-        found = pc.min_max(numbers)
-        if found["min"].is_valid and not low <= found["min"].as_py() <= found["max"].as_py() <= high:
+        if len(values) and not low <= int(values.min()) <= int(values.max()) <= high:
             raise _Misfit("outside the years 1 to 9999")
     elif pa.types.is_list(kind):
         _check_values(column.flatten(), kind.value_type, kind.value_field.nullable)

@@ -33,12 +33,10 @@ def route_batch(definition: StreamDefinition, batch: pa.RecordBatch, turn: Itera
         return [Part(next(turn) % streamlets, rows, batch=batch)]
     # 16 bits hold every streamlet and make numpy sort by radix.
     numbers = streamlets_of(hash_column(batch.column(definition.keys[0])), streamlets).astype(np.uint16)
-    first = int(numbers[0])
-    if rows == 1 or bool((numbers == first).all()):
-        return [Part(first, rows, batch=batch)]
-    order = np.argsort(numbers, kind="stable")
-    batch = batch.take(pa.array(order))
     counts = np.bincount(numbers, minlength=streamlets)
+    if int(counts[numbers[0]]) == rows:
+        return [Part(int(numbers[0]), rows, batch=batch)]
+    batch = batch.take(pa.array(np.argsort(numbers, kind="stable")))
     stops = np.cumsum(counts)
     parts = []
     for streamlet in np.flatnonzero(counts).tolist():

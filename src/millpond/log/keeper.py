@@ -19,19 +19,19 @@ import pyarrow as pa
 
 from millpond.log.live import LiveStream
 from millpond.log.piece import Piece, load
-from millpond.log.sealed import Sealed, with_system
+from millpond.log.sealed import Sealed, system_ranges
 from millpond.log.segment import Segment, State
 from millpond.log.spill import SpillFile, spill_name
 from millpond.model.offsets import OffsetRange
-from millpond.model.stats import Stats, collect_stats
+from millpond.model.stats import collect_stats
 from millpond.storage import Storage
 
 logger = logging.getLogger(__name__)
 
 # Small appends are kept encoded until there are this many: an Arrow batch of one row takes 4 KB.
 TAIL_APPENDS = 1_024
-# Sealing copies: what the pieces held is given back to the system after so much of it.
-RELEASE_EVERY_BYTES = 128_000_000
+# Sealing copies. What the pieces held serves the next appends; once there are none for a while, the system gets it.
+RELEASE_AFTER_SECONDS = 0.5
 # Journal pieces at least this large on average are read in place; smaller ones are worth a file of their own.
 PLACE_BYTES_MIN = 16_384
 
@@ -57,7 +57,8 @@ class Keeper:
         self._stopping = False
         self._busy = False
         self._let_go = False  # memory was freed that the system should have back
-        self._sealed_bytes = 0
+        self._freed = False  # the same, unless appends need it soon
+        self._draining = 0
         self.memory_bytes = 0
         self.tight = False  # whether anything may be over its quota: one look, where `full` is several
         self.spill_written_bytes = 0
@@ -111,10 +112,11 @@ class Keeper:
     def _run(self) -> None:
         while True:
             with self._lock:
-                while not (self._stopping or self._closed or self._tails or self._let_go or self._needs_room()):
+                while not (self._stopping or self._has_work()):
                     self._busy = self.tight = False
                     self.room.notify_all()
-                    self._work.wait(timeout=1.0)
+                    if not self._work.wait(timeout=RELEASE_AFTER_SECONDS) and self._freed:
+                        self._let_go = True
                 if self._stopping:
                     return
                 self._busy = True
@@ -129,6 +131,10 @@ class Keeper:
                 logger.exception("tending segments failed; trying again")
                 with self._lock:
                     self._work.wait(timeout=0.2)
+
+    def _has_work(self) -> bool:
+        freed = self._let_go or (self._freed and self._draining > 0)
+        return bool(self._closed or self._tails or freed or self._needs_room())
 
     def _needs_room(self) -> bool:
         return self.memory_bytes > self._quota or any(_excess(stream) > 0 for stream in self._streams())
@@ -145,8 +151,8 @@ class Keeper:
         if self._closed:
             closed = self._closed.popleft()
             return lambda: self._seal(*closed)
-        if self._let_go:
-            self._let_go = False
+        if self._let_go or self._freed:
+            self._let_go = self._freed = False
             return release_unused
         self._work.wait(timeout=0.05)
         return None
@@ -166,20 +172,18 @@ class Keeper:
     def _seal(self, stream: LiveStream, segment: Segment) -> None:
         if segment.state is not State.CLOSED:
             return
-        chunks = list(segment.chunks(segment.offsets, stream.definition, stream.codec))
-        whole = Sealed.of(chunks, stream.definition.keys)
+        definition = stream.definition
+        chunks = list(segment.chunks(segment.offsets, definition, stream.codec, join=False))
+        whole = Sealed.of(chunks, definition.keys)
         assert whole.batch.num_rows == segment.rows
-        sample = with_system(whole.chunk(stream.definition), segment.streamlet)
-        stats = Stats.gather(sample.schema, [collect_stats(sample)], [segment.rows])
+        ranges = collect_stats(whole.numbers()) | system_ranges(segment.streamlet, segment.offsets, whole.times)
         with self._lock:
             if segment.state is not State.CLOSED or not segment.memory_bytes:
                 return  # spilled or released meanwhile
             segment.places = _places(segment)
-            segment.contents, segment.statistics, segment.state = whole, stats, State.SEALED
+            segment.contents, segment.ranges, segment.state = whole, ranges, State.SEALED
             self._account(stream, segment, whole.nbytes)
-            self._sealed_bytes += segment.bytes
-            if self._sealed_bytes > RELEASE_EVERY_BYTES:
-                self._sealed_bytes, self._let_go = 0, True
+            self._freed = True
 
     def _join_tail(self, stream: LiveStream, segment: Segment) -> None:
         """Turn the encoded rows of a growing segment into Arrow, many at a time."""
@@ -222,7 +226,7 @@ class Keeper:
             # The journal may have let go of the rows below.
             held = OffsetRange(max(segment.base, stream.streamlets[segment.streamlet].start), segment.end)
         before = segment.contents
-        chunks = list(segment.chunks(held, stream.definition, stream.codec))
+        chunks = list(segment.chunks(held, stream.definition, stream.codec, join=False))
         chunk = Sealed.of(chunks, ()).chunk(stream.definition)
         directory = os.path.join(self._spill_directory, stream.definition.directory)
         name = spill_name(stream.definition.generation, segment.streamlet, segment.base)
@@ -264,16 +268,16 @@ class Keeper:
     # For callers.
 
     def drain(self, timeout_seconds: float = 60.0) -> bool:
-        """Wait until every closed segment is sealed and memory is within its quotas."""
+        """Wait until every closed segment is sealed, memory is within its quotas, and what was freed is given back."""
         with self._lock:
+            self._draining += 1
             self._work.notify()
-            return self.room.wait_for(
-                lambda: (
-                    self._stopping
-                    or not (self._busy or self._closed or self._tails or self._let_go or self._needs_room())
-                ),
-                timeout_seconds,
-            )
+            try:
+                return self.room.wait_for(
+                    lambda: self._stopping or not (self._busy or self._freed or self._has_work()), timeout_seconds
+                )
+            finally:
+                self._draining -= 1
 
     def stop(self) -> None:
         with self._lock:
@@ -301,7 +305,7 @@ def _places(segment: Segment) -> list[Piece] | None:
 
 def _joined(stream: LiveStream, run: list[Piece]) -> Piece:
     definition = stream.definition
-    chunk = Sealed.of(list(load(run, definition, stream.codec)), ()).chunk(definition)
+    chunk = Sealed.of(list(load(run, definition, stream.codec, join=False)), ()).chunk(definition)
     count, version = int(chunk.batch.nbytes), definition.schema_version
     return Piece(run[0].base, chunk.batch.num_rows, count, chunk.ingest, version, batch=chunk.batch)
 

@@ -87,7 +87,7 @@ class LiveStream:
             raise self._gone(streamlet, offsets)
         bare = not any(name in SYSTEM_COLUMNS for name in (*names, *(chosen.columns if chosen else ())))
         for segment in held:
-            if predicate is not None and not segment.may_match(predicate):
+            if predicate is not None and not segment.may_match(predicate, schema):
                 continue
             for chunk in segment.chunks(offsets, definition, self.codec):
                 batch = chunk.batch if bare else with_system(chunk, streamlet)
@@ -130,13 +130,14 @@ class LiveStream:
         self, segments: Sequence[Segment], offsets: OffsetRange, column: str, value: Any, left: int
     ) -> list[pa.RecordBatch]:
         predicate, wanted = Compare("=", column, value), hash_value(value)
-        equal = Filter(predicate, stored_schema(self.definition.schema))
+        schema = stored_schema(self.definition.schema)
+        equal = Filter(predicate, schema)
         found: list[pa.RecordBatch] = []
         for segment in segments:
             mine = segment.offsets.intersect(offsets)
             if left <= 0:
                 break
-            if len(mine) == 0 or not segment.may_match(predicate):
+            if len(mine) == 0 or not (self._has_index(segment, column) or segment.may_match(predicate, schema)):
                 continue
             for batch in self._newest_first(segment, mine, column, wanted):
                 matching = equal.apply(batch).slice(0, left)
@@ -144,6 +145,10 @@ class LiveStream:
                     found.append(matching)
                     left -= matching.num_rows
         return found
+
+    @staticmethod
+    def _has_index(segment: Segment, column: str) -> bool:
+        return isinstance(segment.contents, Sealed) and column in segment.contents.keys
 
     def _newest_first(
         self, segment: Segment, offsets: OffsetRange, column: str, wanted: int

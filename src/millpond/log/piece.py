@@ -189,8 +189,10 @@ def _join(chunks: Sequence[Chunk]) -> Chunk:
     return Chunk(chunks[0].base, batch, np.concatenate([c.ingest for c in chunks]))
 
 
-def load(pieces: Sequence[Piece], definition: StreamDefinition, codecs: Codecs) -> Iterator[Chunk]:
-    """Consecutive pieces as Arrow: large ones as they are, small ones joined."""
+def load(
+    pieces: Sequence[Piece], definition: StreamDefinition, codecs: Codecs, *, join: bool = True
+) -> Iterator[Chunk]:
+    """Consecutive pieces as Arrow: large ones as they are, small ones joined, unless the caller joins all anyway."""
     small: list[Chunk] = []
     small_rows = 0
     at = 0
@@ -208,6 +210,9 @@ def load(pieces: Sequence[Piece], definition: StreamDefinition, codecs: Codecs) 
         else:
             chunk = _load(piece, definition, codecs)
             at += 1
+        if not join:
+            yield chunk
+            continue
         if chunk.batch.num_rows >= ROWS_ALONE or small_rows + chunk.batch.num_rows > ROWS_JOINED:
             if small:
                 yield _join(small)

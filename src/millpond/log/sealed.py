@@ -12,7 +12,9 @@ from millpond.log.keyindex import KeyIndex, Rows
 from millpond.log.piece import Chunk, Micros, upgrade
 from millpond.model.definition import StreamDefinition
 from millpond.model.hashing import hash_column
-from millpond.model.schema import SYSTEM_FIELDS, TIMESTAMP
+from millpond.model.offsets import OffsetRange
+from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET, SYSTEM_FIELDS, TIMESTAMP
+from millpond.model.stats import ColumnRange, as_python
 
 # Sealed rows live long and are freed by other threads than made them. Arrow's default pool is quicker at first but
 # keeps such memory for itself; the system's allocator gives it back.
@@ -43,6 +45,11 @@ class Sealed:
         ingest = np.repeat(self.times, np.diff(np.append(self.starts, self.batch.num_rows)))
         return Chunk(self.base, upgrade(self.batch, definition.schema), ingest)
 
+    def numbers(self) -> pa.RecordBatch:
+        """The columns that are not text or bytes."""
+        kinds = (pa.types.is_string, pa.types.is_binary)
+        return self.batch.select([f.name for f in self.batch.schema if not any(kind(f.type) for kind in kinds)])
+
     def take(self, rows: Rows, definition: StreamDefinition, streamlet: int) -> pa.RecordBatch:
         """Some rows, in the order given, with system columns."""
         runs = np.searchsorted(self.starts, rows.astype(np.int64), "right") - 1
@@ -59,6 +66,16 @@ def with_system(chunk: Chunk, streamlet: int) -> pa.RecordBatch:
     """A chunk with its system columns, which are derived, not kept."""
     offsets = np.arange(chunk.base, chunk.base + chunk.batch.num_rows, dtype=np.int64)
     return add_system(chunk.batch, streamlet, offsets, chunk.ingest)
+
+
+def system_ranges(streamlet: int, offsets: OffsetRange, times: Micros) -> dict[str, ColumnRange]:
+    """What `collect_stats` would say of the system columns."""
+    first, last = (pa.scalar(int(each), TIMESTAMP) for each in (times.min(), times.max()))
+    return {
+        STREAMLET: ColumnRange(streamlet, streamlet, 0),
+        OFFSET: ColumnRange(offsets.start, offsets.stop - 1, 0),
+        INGEST_TIME: ColumnRange(as_python(first), as_python(last), 0),
+    }
 
 
 def add_system(batch: pa.RecordBatch, streamlet: int, offsets: Micros, ingest: Micros) -> pa.RecordBatch:

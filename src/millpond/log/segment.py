@@ -10,17 +10,20 @@ changes (the list of an active segment only grows), so a reader takes it once an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+import pyarrow as pa
 
 from millpond.log.piece import Chunk, Codecs, Micros, Piece, load
 from millpond.log.sealed import Sealed
 from millpond.log.spill import SpillFile
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
-from millpond.model.predicate import Predicate
-from millpond.model.prune import Stats, may_match
+from millpond.model.predicate import Predicate, columns_of
+from millpond.model.prune import may_match
+from millpond.model.stats import ColumnRange, Stats, collect_stats
 
 
 class State(StrEnum):
@@ -51,7 +54,8 @@ class Segment:
     last_ingest: int = 0
     tail: int = 0  # small appends since the keeper last joined them
     places: list[Piece] | None = None  # the pieces without their memory, if the journal can serve them
-    statistics: Stats | None = None
+    ranges: Mapping[str, ColumnRange] | None = None  # once sealed; of text, once somebody asks
+    _statistics: Stats | None = None
 
     @property
     def end(self) -> int:
@@ -79,20 +83,36 @@ class Segment:
         if piece.in_memory:
             self.memory_bytes += piece.bytes
 
-    def chunks(self, offsets: OffsetRange, definition: StreamDefinition, codecs: Codecs) -> Iterator[Chunk]:
+    def chunks(
+        self, offsets: OffsetRange, definition: StreamDefinition, codecs: Codecs, *, join: bool = True
+    ) -> Iterator[Chunk]:
         """The rows of this segment that lie in `offsets`, as Arrow in the newest schema."""
         contents = self.contents
         if isinstance(contents, list):
             wanted = [p for p in contents if p.base < offsets.stop and p.end > offsets.start]
-            chunks = load(wanted, definition, codecs)
+            chunks = load(wanted, definition, codecs, join=join)
         else:
             chunks = iter((contents.chunk(definition),))
         for chunk in chunks:
             yield chunk.slice(offsets.start, offsets.stop)
 
-    def may_match(self, predicate: Predicate) -> bool:
-        """Whether any record here could satisfy the predicate; yes when nothing is known."""
-        return self.statistics is None or bool(may_match(predicate, self.statistics).keep[0])
+    def may_match(self, predicate: Predicate, schema: pa.Schema) -> bool:
+        """Whether any record here could satisfy the predicate; yes when nothing is known. `schema`: as stored."""
+        if self.ranges is None:
+            return True
+        self._find_text_ranges(columns_of(predicate))
+        if self._statistics is None:
+            self._statistics = Stats.gather(schema, [self.ranges], [self.rows])
+        return bool(may_match(predicate, self._statistics).keep[0])
+
+    def _find_text_ranges(self, columns: Iterable[str]) -> None:
+        """Text costs most to find the range of, ten times as much as numbers, and few queries compare it."""
+        contents = self.contents
+        if isinstance(contents, Sealed) and self.ranges is not None:
+            wanted = [c for c in columns if c not in self.ranges and c in contents.batch.schema.names]
+            if wanted:
+                self.ranges = {**self.ranges, **collect_stats(contents.batch.select(wanted))}
+                self._statistics = None
 
 
 def _time_range(ingest: int | Micros) -> tuple[int, int]:

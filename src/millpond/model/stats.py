@@ -54,7 +54,7 @@ def _range(column: pa.Array | pa.ChunkedArray) -> ColumnRange:
 
 def _extremes(column: pa.Array | pa.ChunkedArray) -> tuple[Any, Any]:
     found = pc.min_max(column)
-    return _as_python(found["min"]), _as_python(found["max"])
+    return as_python(found["min"]), as_python(found["max"])
 
 
 def _float_extremes(column: pa.Array | pa.ChunkedArray) -> tuple[float | None, float | None]:
@@ -65,7 +65,8 @@ def _float_extremes(column: pa.Array | pa.ChunkedArray) -> tuple[float | None, f
     return float(low), float(values.max())
 
 
-def _as_python(value: pa.Scalar) -> Any:
+def as_python(value: pa.Scalar) -> Any:
+    """The value, or None where Python has none for it."""
     try:
         return value.as_py()
     except (ValueError, OverflowError):  # Arrow's dates and timestamps reach beyond the years 1 to 9999
