@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
+from millpond.clock import Clock
 from millpond.log.live import LiveStream
-from millpond.log.piece import Piece, load
+from millpond.log.piece import Piece, join, load
 from millpond.log.sealed import Sealed, system_ranges
 from millpond.log.segment import Segment, State
 from millpond.log.spill import SpillFile, spill_name
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 TAIL_APPENDS = 1_024
 # Sealing copies. What the pieces held serves the next appends; once there are none for a while, the system gets it.
 RELEASE_AFTER_SECONDS = 0.5
+# While appends come in, sealing rests for so many times as long as it took.
+REST_RATIO = 4.0
 # Journal pieces at least this large on average are read in place; smaller ones are worth a file of their own.
 PLACE_BYTES_MIN = 16_384
 
@@ -46,8 +49,9 @@ class Keeper:
         storage: Storage,
         spill_directory: str,
         memory_quota_bytes: int,
+        clock: Clock,
     ) -> None:
-        self._lock, self._streams = lock, streams
+        self._lock, self._streams, self._clock = lock, streams, clock
         self._storage, self._spill_directory = storage, spill_directory
         self._quota = memory_quota_bytes
         self._closed: deque[tuple[LiveStream, Segment]] = deque()
@@ -59,6 +63,8 @@ class Keeper:
         self._let_go = False  # memory was freed that the system should have back
         self._freed = False  # the same, unless appends need it soon
         self._draining = 0
+        self._arrived_bytes = 0
+        self._rest_until = float("-inf")
         self.memory_bytes = 0
         self.tight = False  # whether anything may be over its quota: one look, where `full` is several
         self.spill_written_bytes = 0
@@ -70,6 +76,7 @@ class Keeper:
 
     def published(self, stream: LiveStream, segment: Segment, piece: Piece, closed: Segment | None) -> None:
         """Take note of what a publication added."""
+        self._arrived_bytes += piece.bytes
         self.memory_bytes += piece.bytes
         stream.memory_bytes += piece.bytes
         if closed is not None:
@@ -115,7 +122,7 @@ class Keeper:
                 while not (self._stopping or self._has_work()):
                     self._busy = self.tight = False
                     self.room.notify_all()
-                    if not self._work.wait(timeout=RELEASE_AFTER_SECONDS) and self._freed:
+                    if not self._work.wait(timeout=self._pause_seconds()) and self._freed and not self._closed:
                         self._let_go = True
                 if self._stopping:
                     return
@@ -134,7 +141,16 @@ class Keeper:
 
     def _has_work(self) -> bool:
         freed = self._let_go or (self._freed and self._draining > 0)
-        return bool(self._closed or self._tails or freed or self._needs_room())
+        return bool(self._may_seal() or self._tails or freed or self._needs_room())
+
+    def _may_seal(self) -> bool:
+        """Whether a segment waits to be sealed, and appends have had their share of the machine since the last one."""
+        return bool(self._closed) and (self._draining > 0 or self._clock.monotonic_seconds() >= self._rest_until)
+
+    def _pause_seconds(self) -> float:
+        if not self._closed:
+            return RELEASE_AFTER_SECONDS
+        return min(max(self._rest_until - self._clock.monotonic_seconds(), 0.001), RELEASE_AFTER_SECONDS)
 
     def _needs_room(self) -> bool:
         return self.memory_bytes > self._quota or any(_excess(stream) > 0 for stream in self._streams())
@@ -148,9 +164,9 @@ class Keeper:
         if self._tails:
             tail = self._tails.popleft()
             return lambda: self._join_tail(*tail)
-        if self._closed:
-            closed = self._closed.popleft()
-            return lambda: self._seal(*closed)
+        if self._may_seal():
+            closed = self._closed.pop()  # the newest: the oldest are the next to leave memory
+            return lambda: self._seal_in_turn(*closed)
         if self._let_go or self._freed:
             self._let_go = self._freed = False
             return release_unused
@@ -169,13 +185,21 @@ class Keeper:
             stream.streamlets[segment.streamlet].close_active()
         return stream, segment
 
+    def _seal_in_turn(self, stream: LiveStream, segment: Segment) -> None:
+        """Seal, then rest a while if appends came in meanwhile: they go first."""
+        began, arrived = self._clock.monotonic_seconds(), self._arrived_bytes
+        self._seal(stream, segment)
+        if self._arrived_bytes > arrived:
+            now = self._clock.monotonic_seconds()
+            self._rest_until = now + REST_RATIO * (now - began)
+
     def _seal(self, stream: LiveStream, segment: Segment) -> None:
         if segment.state is not State.CLOSED:
             return
         definition = stream.definition
-        chunks = list(segment.chunks(segment.offsets, definition, stream.codec, join=False))
+        chunks = list(segment.chunks(segment.offsets, definition, stream.codec))
         whole = Sealed.of(chunks, definition.keys)
-        assert whole.batch.num_rows == segment.rows
+        assert whole.rows == segment.rows
         ranges = collect_stats(whole.numbers()) | system_ranges(segment.streamlet, segment.offsets, whole.times)
         with self._lock:
             if segment.state is not State.CLOSED or not segment.memory_bytes:
@@ -226,8 +250,8 @@ class Keeper:
             # The journal may have let go of the rows below.
             held = OffsetRange(max(segment.base, stream.streamlets[segment.streamlet].start), segment.end)
         before = segment.contents
-        chunks = list(segment.chunks(held, stream.definition, stream.codec, join=False))
-        chunk = Sealed.of(chunks, ()).chunk(stream.definition)
+        chunks = list(segment.chunks(held, stream.definition, stream.codec))
+        chunk = join(chunks)
         directory = os.path.join(self._spill_directory, stream.definition.directory)
         name = spill_name(stream.definition.generation, segment.streamlet, segment.base)
         file = SpillFile.write(self._storage, directory, name, chunk)
@@ -305,7 +329,7 @@ def _places(segment: Segment) -> list[Piece] | None:
 
 def _joined(stream: LiveStream, run: list[Piece]) -> Piece:
     definition = stream.definition
-    chunk = Sealed.of(list(load(run, definition, stream.codec, join=False)), ()).chunk(definition)
+    chunk = join(list(load(run, definition, stream.codec)))
     count, version = int(chunk.batch.nbytes), definition.schema_version
     return Piece(run[0].base, chunk.batch.num_rows, count, chunk.ingest, version, batch=chunk.batch)
 

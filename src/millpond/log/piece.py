@@ -1,7 +1,8 @@
 """A piece: rows of one streamlet as they came, of one append or of several small ones, and how they become Arrow.
 
-A piece has its rows in memory (an Arrow batch, or encoded rows), or only a place in the journal, from which they are
-read in place. Pieces never change, but for letting go of their memory once they have a place.
+A piece has its rows in memory (an Arrow batch, plain or as the journal has it, or encoded rows), or only a place in the
+journal, from which they are read in place. Pieces never change, but for letting go of their memory once they have a
+place.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Micros = npt.NDArray[np.int64]
 
 ARROW, ROWS, COPIED = "arrow", "rows", "copied"
 # Pieces smaller than this are joined before they are looked at: a batch costs as much as some thousand rows.
-ROWS_ALONE = 4_096
+ROWS_ALONE = 2_048
 # Joined pieces stay small enough to be handed on as one batch.
 ROWS_JOINED = 65_536
 
@@ -63,7 +64,7 @@ class Piece:
     `ingest` is one time for all, or one per row; of a copied piece that is read from its place, only the first and the
     last time."""
 
-    __slots__ = ("base", "batch", "bytes", "encoded", "ingest", "place", "rows", "version")
+    __slots__ = ("base", "batch", "bytes", "encoded", "ingest", "payload", "place", "rows", "version")
 
     def __init__(
         self,
@@ -74,11 +75,12 @@ class Piece:
         version: int,
         *,
         batch: pa.RecordBatch | None = None,
+        payload: bytes | memoryview | None = None,
         encoded: Sequence[bytes] | None = None,
         place: Place | None = None,
     ) -> None:
         self.base, self.rows, self.bytes, self.ingest, self.version = base, rows, count_bytes, ingest, version
-        self.batch, self.encoded, self.place = batch, encoded, place
+        self.batch, self.payload, self.encoded, self.place = batch, payload, encoded, place
 
     @property
     def end(self) -> int:
@@ -86,7 +88,7 @@ class Piece:
 
     @property
     def in_memory(self) -> bool:
-        return self.batch is not None or self.encoded is not None
+        return self.batch is not None or self.payload is not None or self.encoded is not None
 
     def without_memory(self) -> Piece:
         """The same piece, read from its place."""
@@ -126,12 +128,11 @@ def _load(piece: Piece, definition: StreamDefinition, codecs: Codecs) -> Chunk:
     ingest = piece.ingest
     if piece.batch is not None:
         batch = piece.batch
+    elif piece.payload is None and piece.place is not None and piece.place.kind == COPIED:
+        batch, ingest = _read_copied(piece, definition)
     else:
-        assert piece.place is not None
-        if piece.place.kind == COPIED:
-            batch, ingest = _read_copied(piece, definition)
-        else:
-            batch = pa.ipc.read_record_batch(pa.py_buffer(_view(piece)), definition.schemas[piece.version])
+        data = piece.payload if piece.payload is not None else _view(piece)
+        batch = pa.ipc.read_record_batch(pa.py_buffer(data), definition.schemas[piece.version])
     if batch.num_rows != piece.rows:
         raise Damaged(f"a piece of {piece.rows} rows at offset {piece.base} has {batch.num_rows}", hint="")
     return Chunk(piece.base, upgrade(batch, definition.schema), times_of(ingest, piece.rows))
@@ -166,7 +167,7 @@ def times_of(ingest: int | Micros, rows: int) -> Micros:
 
 
 def _is_rows(piece: Piece) -> bool:
-    if piece.batch is not None:
+    if piece.batch is not None or piece.payload is not None:
         return False
     return piece.encoded is not None or (piece.place is not None and piece.place.kind == ROWS)
 
@@ -182,17 +183,16 @@ def _decode_rows(run: Sequence[Piece], definition: StreamDefinition, codecs: Cod
     return Chunk(run[0].base, upgrade(batch, definition.schema), ingest)
 
 
-def _join(chunks: Sequence[Chunk]) -> Chunk:
+def join(chunks: Sequence[Chunk]) -> Chunk:
+    """Consecutive chunks made one."""
     if len(chunks) == 1:
         return chunks[0]
     batch = pa.concat_batches([c.batch for c in chunks])
     return Chunk(chunks[0].base, batch, np.concatenate([c.ingest for c in chunks]))
 
 
-def load(
-    pieces: Sequence[Piece], definition: StreamDefinition, codecs: Codecs, *, join: bool = True
-) -> Iterator[Chunk]:
-    """Consecutive pieces as Arrow: large ones as they are, small ones joined, unless the caller joins all anyway."""
+def load(pieces: Sequence[Piece], definition: StreamDefinition, codecs: Codecs) -> Iterator[Chunk]:
+    """Consecutive pieces as Arrow: large ones as they are, small ones joined."""
     small: list[Chunk] = []
     small_rows = 0
     at = 0
@@ -210,12 +210,9 @@ def load(
         else:
             chunk = _load(piece, definition, codecs)
             at += 1
-        if not join:
-            yield chunk
-            continue
         if chunk.batch.num_rows >= ROWS_ALONE or small_rows + chunk.batch.num_rows > ROWS_JOINED:
             if small:
-                yield _join(small)
+                yield join(small)
             small, small_rows = [], 0
         if chunk.batch.num_rows >= ROWS_ALONE:
             yield chunk
@@ -223,4 +220,4 @@ def load(
             small.append(chunk)
             small_rows += chunk.batch.num_rows
     if small:
-        yield _join(small)
+        yield join(small)

@@ -1,7 +1,7 @@
 """A segment: consecutive records of one streamlet, about 8 MB of them.
 
-It grows as *active* (a list of pieces), is *closed* when large enough, and *sealed* by the keeper: one contiguous
-batch, the range of every ordered column, and a key index. *Spilled*, it holds no rows in memory: they are read in
+It grows as *active* (a list of pieces), is *closed* when large enough, and *sealed* by the keeper: small pieces joined,
+the range of every ordered column, and a key index. *Spilled*, it holds no rows in memory: they are read in
 place from the journal where its pieces are large, or from an Arrow file of the same structure (anti-caching).
 
 Threads: whoever changes a segment holds the log's lock. `contents` is replaced as a whole and what it refers to never
@@ -83,16 +83,14 @@ class Segment:
         if piece.in_memory:
             self.memory_bytes += piece.bytes
 
-    def chunks(
-        self, offsets: OffsetRange, definition: StreamDefinition, codecs: Codecs, *, join: bool = True
-    ) -> Iterator[Chunk]:
+    def chunks(self, offsets: OffsetRange, definition: StreamDefinition, codecs: Codecs) -> Iterator[Chunk]:
         """The rows of this segment that lie in `offsets`, as Arrow in the newest schema."""
         contents = self.contents
         if isinstance(contents, list):
             wanted = [p for p in contents if p.base < offsets.stop and p.end > offsets.start]
-            chunks = load(wanted, definition, codecs, join=join)
+            chunks = load(wanted, definition, codecs)
         else:
-            chunks = iter((contents.chunk(definition),))
+            chunks = contents.chunks(definition)
         for chunk in chunks:
             yield chunk.slice(offsets.start, offsets.stop)
 
@@ -109,9 +107,9 @@ class Segment:
         """Text costs most to find the range of, ten times as much as numbers, and few queries compare it."""
         contents = self.contents
         if isinstance(contents, Sealed) and self.ranges is not None:
-            wanted = [c for c in columns if c not in self.ranges and c in contents.batch.schema.names]
+            wanted = [c for c in columns if c not in self.ranges and c in contents.batches[0].schema.names]
             if wanted:
-                self.ranges = {**self.ranges, **collect_stats(contents.batch.select(wanted))}
+                self.ranges = {**self.ranges, **collect_stats(contents.table(wanted))}
                 self._statistics = None
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,8 +60,11 @@ class SpillFile:
             raise
         return cls(storage, path, chunk.base, len(data), isal_zlib.crc32(data))
 
-    def chunk(self, definition: StreamDefinition) -> Chunk:
+    def chunks(self, definition: StreamDefinition) -> Iterator[Chunk]:
         """The rows, mapped in place, in the stream's newest schema."""
+        yield self._chunk(definition)
+
+    def _chunk(self, definition: StreamDefinition) -> Chunk:
         try:
             data = memoryview(self.storage.map(self.path))
         except FileNotFoundError:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from millpond.clock import Clock
 from millpond.errors import InvalidValue, StreamNotFound, TooLarge
 from millpond.log.embedded import frame as frames
@@ -27,12 +25,11 @@ from millpond.model.offsets import OffsetRange
 
 
 class Append(Request):
-    """Of one stream. `batches` are its parts as Arrow (none: encoded rows); `pieces` what of it was published before it
-    was written, by part, to be told its place in the journal."""
+    """Of one stream. `pieces` is what of it was published before it was written, by part, to be told its place in the
+    journal."""
 
     stream: LiveStream
     row: Any = None
-    batches: Sequence[pa.RecordBatch | None] = ()
     pieces: Sequence[tuple[int, Piece]] = ()
 
 
@@ -42,29 +39,26 @@ def draft_parts(append: Append, parts: Sequence[Part], now_micros: int, version:
     definition, streamlets = stream.definition, len(stream.streamlets)
     sequence = append.sequence + 1 if producer else 0
     drafts: list[Draft] = []
-    batches: list[pa.RecordBatch | None] = []
     for part in parts:
         if not 0 <= part.streamlet < streamlets:
             raise InvalidValue(f"no streamlet {part.streamlet}", hint=f"0 to {streamlets - 1}")
         if part.rows < 1:
             raise InvalidValue("a part without rows", hint="leave it out")
-        payload, batch = _own(part)
-        batches.append(batch)
+        payload = _payload(part)
         drafts.append(Draft(
-            frames.ROWS if batch is None else frames.ARROW, definition.id, definition.generation, part.streamlet,
+            frames.ROWS if part.batch is None else frames.ARROW, definition.id, definition.generation, part.streamlet,
             part.rows, now_micros, version, payload, crc32(payload), producer, sequence,
         ))  # fmt: skip
-    append.batches, append.drafts, append.bytes = batches, drafts, sum(len(d.payload) for d in drafts)
+    append.drafts, append.bytes = drafts, sum(len(d.payload) for d in drafts)
 
 
-def _own(part: Part) -> tuple[bytes | memoryview, pa.RecordBatch | None]:
-    """A part's payload for the journal, and its rows as readers will see them: read from that payload, so that memory
-    and journal hold the same bytes, whatever the caller does with its arrays afterwards."""
+def _payload(part: Part) -> bytes | memoryview:
+    """A part's bytes for the journal. Readers are given what these say, so that memory and journal hold the same,
+    whatever the caller does with its arrays afterwards."""
     if part.batch is None:
         assert part.encoded is not None
-        return part.encoded, None
-    payload = part.batch.serialize()
-    return memoryview(payload), pa.ipc.read_record_batch(payload, part.batch.schema)
+        return part.encoded
+    return memoryview(part.batch.serialize())
 
 
 def check_bytes(size: int, bytes_max: int) -> None:

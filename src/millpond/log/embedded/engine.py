@@ -96,6 +96,7 @@ class EmbeddedLog:
             self._storage,
             self._spill_directory,
             self._settings.memory_bytes,
+            self._clock,
         )
         self._published.keeper = self._keeper
         self._committer = Committer(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from millpond.log.embedded import frame as frames
 from millpond.log.embedded.append import Append
 from millpond.log.embedded.frame import Draft
 from millpond.log.embedded.journal import JournalFile, Written
@@ -87,14 +88,14 @@ class Published:
                     runs = grown[stream] = {}
                 bases, places = request.bases, written.places[index] if written is not None else None
                 for at, draft in enumerate(request.drafts):
-                    batch = request.batches[at] if request.batches else None
-                    if batch is None and len(draft.payload) < PLACE_BYTES_MIN:
+                    rows = draft.kind == frames.ROWS
+                    if rows and len(draft.payload) < PLACE_BYTES_MIN:
                         self._add_small(stream, runs, draft, bases[at])
                         continue
                     self._end_run(stream, runs, draft.streamlet)
                     piece = Piece(
                         bases[at], draft.rows, len(draft.payload), draft.ingest_micros, draft.schema_version,
-                        batch=batch, encoded=None if batch is not None else (bytes(draft.payload),),
+                        payload=None if rows else draft.payload, encoded=(bytes(draft.payload),) if rows else None,
                     )  # fmt: skip
                     if written is not None and places is not None:
                         piece.place = _place(written.file, places[at], draft)
