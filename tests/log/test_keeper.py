@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
+from millpond.log.embedded.engine import EmbeddedLog
 from millpond.log.engine import Part
-from millpond.log.keeper import TAIL_APPENDS
+from millpond.log.keeper import STALE_FROM, TAIL_APPENDS
+from millpond.log.sealed import Sealed
+from millpond.model.offsets import OffsetRange
+from millpond.model.predicate import Compare
 from millpond.model.rows import codec_of
+from millpond.model.schema import stored_schema
 from millpond.storage import LocalStorage
 from tests.log.conftest import SCHEMA, Pool, append, definition, files, numbers
 
@@ -106,3 +111,65 @@ def test_a_lookup_goes_on_when_what_it_searches_is_released(pool: Pool, monkeypa
     monkeypatch.setattr(log._published.streams[20], "_newest_first", search_and_release)
     found = log.find(20, "key", "k5", streamlet=0, limit=1_000, below={})
     assert [n for b in found for n in b.column("n").to_pylist()] == [n for n in range(2_999, 1_999, -1) if n % 97 == 5]
+
+
+def contents(log: EmbeddedLog) -> list[Any]:
+    return [segment.contents for segment in log._published.streams[20].segments()]
+
+
+def test_appends_go_first_and_a_wait_for_the_keeper_ends_its_rest(pool: Pool) -> None:
+    """K5: while it rests, segments stay as they came and are read as they are."""
+    log = pool()
+    log._keeper._rest_until = float("inf")
+    for start in range(0, 5_000, 500):
+        append(log, start)
+    assert not any(isinstance(each, Sealed) for each in contents(log))
+    assert numbers(log, 0, 5_000) == list(range(5_000))
+    log.seal(20)
+    log.tend()
+    assert all(isinstance(each, Sealed) for each in contents(log))
+    assert numbers(log, 0, 5_000) == list(range(5_000))
+
+
+def test_what_is_sealed_is_packed_once_appends_pause(pool: Pool) -> None:
+    log = pool()
+    for start in range(0, 9_000, 3_000):
+        append(log, start, 3_000)
+    log.seal(20)
+    log.tend()
+    assert [len(each.batches) for each in contents(log)] == [1] * len(contents(log))
+    assert numbers(log, 0, 9_000) == list(range(9_000))
+    memory = log.status().memory_bytes
+    assert 9_000 * 60 < memory < 9_000 * 130
+    log.release(20, {0: 9_000})
+    log.tend()
+    assert log.status().memory_bytes == 0
+
+
+def test_segments_that_left_memory_before_they_were_sealed_are_forgotten(pool: Pool) -> None:
+    """While appends never pause, their turn never comes: the keeper must not hold on to them."""
+    log = pool(streams=[(definition(20, memory_bytes=2_000_000), {})])
+    log._keeper._rest_until = float("inf")
+    for start in range(0, 800_000, 1_000):
+        append(log, start, 1_000, durability="os")
+    assert len(log._published.streams[20].segments()) > STALE_FROM
+    assert len(log._keeper._closed) <= 2 * STALE_FROM
+    assert numbers(log, 0, 800_000) == list(range(800_000))
+
+
+def test_the_range_of_text_is_found_when_it_is_asked_for(pool: Pool) -> None:
+    """F5: and once it is known, segments are ruled out by it."""
+    log = pool()
+    append(log, 0, 500)
+    log.seal(20)
+    log.tend()
+    [segment] = log._published.streams[20].segments()
+    assert segment.ranges is not None
+    assert segment.ranges["n"] == (0, 499, 0)
+    assert "key" not in segment.ranges
+    offsets = OffsetRange(0, 500)
+    assert list(log.read(20, 0, offsets, predicate=Compare(">", "key", "k97"))) == []
+    assert segment.ranges["key"] == ("k0", "k96", 0)
+    assert not segment.may_match(Compare(">", "key", "k97"), stored_schema(SCHEMA))
+    found = log.read(20, 0, offsets, columns=["n"], predicate=Compare("=", "key", "k96"))
+    assert [n for batch in found for n in batch.column(0).to_pylist()] == [96, 193, 290, 387, 484]

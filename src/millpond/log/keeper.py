@@ -1,4 +1,4 @@
-"""The keeper: the thread that tends segments behind the appends' back: seals, joins row tails, spills.
+"""The keeper: the thread that tends segments behind the appends' back: joins row tails, seals, packs, spills.
 
 Nothing waits for it but memory: when the live records outgrow a quota, the oldest segments leave memory, whole streams
 over their own quota first. Segments whose pieces are large in the journal are simply let go of (the journal is read in
@@ -35,6 +35,8 @@ TAIL_APPENDS = 1_024
 RELEASE_AFTER_SECONDS = 0.5
 # While appends come in, sealing rests for so many times as long as it took.
 REST_RATIO = 4.0
+# How many segments may wait for their turn before those are looked for that need none any more.
+STALE_FROM = 256
 # Journal pieces at least this large on average are read in place; smaller ones are worth a file of their own.
 PLACE_BYTES_MIN = 16_384
 
@@ -60,8 +62,10 @@ class Keeper:
         self.room = threading.Condition(lock)
         self._stopping = False
         self._busy = False
+        self._unpacked: deque[tuple[LiveStream, Segment]] = deque()
         self._let_go = False  # memory was freed that the system should have back
-        self._freed = False  # the same, unless appends need it soon
+        self._quiet = False  # no appends for a while
+        self._stale_from = STALE_FROM
         self._draining = 0
         self._arrived_bytes = 0
         self._rest_until = float("-inf")
@@ -77,6 +81,7 @@ class Keeper:
     def published(self, stream: LiveStream, segment: Segment, piece: Piece, closed: Segment | None) -> None:
         """Take note of what a publication added."""
         self._arrived_bytes += piece.bytes
+        self._quiet = False
         self.memory_bytes += piece.bytes
         stream.memory_bytes += piece.bytes
         if closed is not None:
@@ -122,11 +127,13 @@ class Keeper:
                 while not (self._stopping or self._has_work()):
                     self._busy = self.tight = False
                     self.room.notify_all()
-                    if not self._work.wait(timeout=self._pause_seconds()) and self._freed and not self._closed:
-                        self._let_go = True
+                    arrived = self._arrived_bytes
+                    if not self._work.wait(timeout=self._pause_seconds()):
+                        self._quiet = not self._closed and self._arrived_bytes == arrived
                 if self._stopping:
                     return
                 self._busy = True
+                self._forget_stale()
                 task = self._next_task()
             if task is None:
                 continue
@@ -139,9 +146,18 @@ class Keeper:
                 with self._lock:
                     self._work.wait(timeout=0.2)
 
+    def _forget_stale(self) -> None:
+        """Segments that left memory before their turn came: while appends never pause, it may never come."""
+        if len(self._closed) + len(self._unpacked) > self._stale_from:
+            self._closed = deque(each for each in self._closed if each[1].state is State.CLOSED)
+            self._unpacked = deque(each for each in self._unpacked if isinstance(each[1].contents, Sealed))
+            self._stale_from = 2 * (len(self._closed) + len(self._unpacked)) + STALE_FROM
+
     def _has_work(self) -> bool:
-        freed = self._let_go or (self._freed and self._draining > 0)
-        return bool(self._may_seal() or self._tails or freed or self._needs_room())
+        return bool(self._may_seal() or self._tails or self._let_go or self._may_pack() or self._needs_room())
+
+    def _may_pack(self) -> bool:
+        return bool(self._unpacked) and (self._quiet or (self._draining > 0 and not self._closed))
 
     def _may_seal(self) -> bool:
         """Whether a segment waits to be sealed, and appends have had their share of the machine since the last one."""
@@ -167,8 +183,12 @@ class Keeper:
         if self._may_seal():
             closed = self._closed.pop()  # the newest: the oldest are the next to leave memory
             return lambda: self._seal_in_turn(*closed)
-        if self._let_go or self._freed:
-            self._let_go = self._freed = False
+        if self._may_pack():
+            sealed = self._unpacked.popleft()
+            self._let_go = True
+            return lambda: self._pack(*sealed)
+        if self._let_go:
+            self._let_go = False
             return release_unused
         self._work.wait(timeout=0.05)
         return None
@@ -207,7 +227,17 @@ class Keeper:
             segment.places = _places(segment)
             segment.contents, segment.ranges, segment.state = whole, ranges, State.SEALED
             self._account(stream, segment, whole.nbytes)
-            self._freed = True
+            self._unpacked.append((stream, segment))
+
+    def _pack(self, stream: LiveStream, segment: Segment) -> None:
+        contents = segment.contents
+        if not isinstance(contents, Sealed):
+            return  # spilled or released since
+        packed = contents.packed()
+        with self._lock:
+            if segment.contents is contents:
+                segment.contents = packed
+                self._account(stream, segment, packed.nbytes)
 
     def _join_tail(self, stream: LiveStream, segment: Segment) -> None:
         """Turn the encoded rows of a growing segment into Arrow, many at a time."""
@@ -298,7 +328,7 @@ class Keeper:
             self._work.notify()
             try:
                 return self.room.wait_for(
-                    lambda: self._stopping or not (self._busy or self._freed or self._has_work()), timeout_seconds
+                    lambda: self._stopping or not (self._busy or self._closed or self._has_work()), timeout_seconds
                 )
             finally:
                 self._draining -= 1

@@ -1,13 +1,14 @@
 """The sealed form of a segment's rows: its batches as they came, ingest times as runs, and a key index per key.
 
-Batches are not joined to one: copying them would cost as much as the append did, and a scan takes them as they are.
-Small appends have been joined before.
+Batches are not joined at once: copying them would cost as much as the append did, and a scan takes them as they are
+(small appends have been joined before). Once appends pause, they are packed into one, for the sake of memory: what came
+with appends lies between what has been freed since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,10 @@ from millpond.model.hashing import hash_column
 from millpond.model.offsets import OffsetRange
 from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET, SYSTEM_FIELDS, TIMESTAMP
 from millpond.model.stats import ColumnRange, as_python
+
+# Packed rows are freed by other threads than packed them. Arrow's default pool is quicker but keeps such memory for
+# itself; the system's allocator gives it back.
+LONG_LIVED = pa.system_memory_pool()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,10 @@ class Sealed:
             following = row + batch.num_rows
             yield Chunk(self.base + row, upgrade(batch, definition.schema), ingest[row:following])
             row = following
+
+    def packed(self) -> Sealed:
+        """The same rows in one batch that is easily given back."""
+        return replace(self, batches=(pa.concat_batches(self.batches, memory_pool=LONG_LIVED),))
 
     def table(self, columns: Sequence[str]) -> pa.Table:
         """Some columns of all rows, in the schema that they were sealed in."""
