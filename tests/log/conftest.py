@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.settings import Settings
 from millpond.storage import LocalStorage
+from millpond.storage.composed import ComposedAppendFile
 
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64()), ("pad", pa.string())])
 SMALL = Settings(memory_bytes=16_000_000, segment_bytes=64_000, journal_file_bytes=200_000, disk_reserve_bytes=0)
@@ -97,17 +99,18 @@ class Failing(LocalStorage):
         write, sync = file.write, file.sync
 
         def failing_write(buffers: Any) -> int:
-            if self.write_error:
+            if error := self.write_error:  # read once: the test may change it meanwhile
                 write([b"half a frame"])
                 file._position -= len(b"half a frame")
-                raise OSError(self.write_error, os.strerror(self.write_error))
+                raise OSError(error, os.strerror(error))
             return int(write(buffers))
 
         def failing_sync() -> None:
-            if self.sync_error and self.sync_errors_left:
+            if (error := self.sync_error) and self.sync_errors_left:
                 self.sync_errors_left -= 1
-                raise OSError(self.sync_error, os.strerror(self.sync_error))
+                raise OSError(error, os.strerror(error))
             sync()
 
         file.write, file.sync = failing_write, failing_sync
+        file.write_synced = partial(ComposedAppendFile.write_synced, file)
         return file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 
 import pytest
 
@@ -84,3 +85,15 @@ def test_groups_end_at_their_size_and_at_actions() -> None:
     assert queue.take(20, 0.01) == []
     queue.close()
     assert queue.take(20, None) is None
+
+
+def test_refusing_the_rest_meets_one_that_withdraws() -> None:
+    """The last one in the queue takes itself back between the look and the taking."""
+
+    class Shrinking(deque[Request]):
+        def __bool__(self) -> bool:
+            return True
+
+    queue = CommitQueue()
+    queue._waiting = Shrinking()
+    queue.refuse_rest()

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import errno
 import threading
+import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from millpond.log.embedded.engine import EmbeddedLog
 from millpond.log.engine import Part
 from millpond.log.keeper import STALE_FROM, TAIL_APPENDS
 from millpond.log.sealed import Sealed
+from millpond.log.segment import State
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Compare
 from millpond.model.rows import codec_of
 from millpond.model.schema import stored_schema
 from millpond.storage import LocalStorage
-from tests.log.conftest import SCHEMA, Pool, append, definition, files, numbers
+from tests.log.conftest import SCHEMA, SMALL, Pool, append, definition, files, numbers
 
 
 def test_a_tail_that_was_released_before_it_was_joined_takes_no_memory(
@@ -173,3 +177,56 @@ def test_the_range_of_text_is_found_when_it_is_asked_for(pool: Pool) -> None:
     assert not segment.may_match(Compare(">", "key", "k97"), stored_schema(SCHEMA))
     found = log.read(20, 0, offsets, columns=["n"], predicate=Compare("=", "key", "k96"))
     assert [n for batch in found for n in batch.column(0).to_pylist()] == [96, 193, 290, 387, 484]
+
+
+def test_what_is_released_before_it_is_packed_leaves_memory_and_the_account(pool: Pool) -> None:
+    """I8: packed after its release, it was charged to an account that nobody takes it off again; and while appends
+    never pause, it stayed in memory for good."""
+    log = pool()
+    stream = log._published.streams[20]
+    for turn in range(3):
+        for start in range(turn * 9_000, turn * 9_000 + 9_000, 3_000):
+            append(log, start, 3_000)
+        log.seal(20)
+        while not all(segment.state is State.SEALED for segment in stream.segments()):
+            threading.Event().wait(0.001)
+        gone = weakref.ref(stream.segments()[0].contents.batches[0])
+        log.release(20, {0: turn * 9_000 + 9_000})
+        assert not log._keeper._unpacked
+        assert not log._keeper._closed
+        assert gone() is None, "still held"
+        log.tend()
+        assert log.status().memory_bytes == 0
+
+
+def test_rows_are_taken_from_the_batches_they_are_in(pool: Pool) -> None:
+    """K6: newest first, out of batches that are not packed yet."""
+    log = pool(settings=replace(SMALL, segment_bytes=1_000_000))
+    for start in range(0, 9_000, 3_000):
+        append(log, start, 3_000)
+    stream = log._published.streams[20]
+    [segment] = stream.segments()
+    log.seal(20)
+    log._keeper._seal(stream, segment)
+    assert isinstance(segment.contents, Sealed)
+    rows = np.array([8_999, 0, 1, 2_999, 3_000, 5_000, 8_999, 2], np.uint32)
+    for sealed in (segment.contents, segment.contents.packed()):
+        assert sealed.take(rows, stream.definition, 0).column("n").to_pylist() == rows.tolist()
+        assert sealed.take(rows, stream.definition, 0).column("_offset").to_pylist() == rows.tolist()
+    found = log.find(20, "key", "k96", streamlet=0, limit=3, below={})
+    assert [n for each in found for n in each.column("n").to_pylist()] == [8_923, 8_826, 8_729]
+
+
+def test_a_segment_that_leaves_memory_keeps_what_is_known_of_its_keys(pool: Pool) -> None:
+    """K6, F5: its key index goes."""
+    log = pool(settings=replace(SMALL, segment_bytes=1_000_000))
+    append(log, 0, 5_000)
+    log.seal(20)
+    log.tend()
+    stream = log._published.streams[20]
+    [segment] = stream.segments()
+    log._keeper._spill(stream, segment)
+    assert segment.state is State.SPILLED
+    assert segment.ranges is not None
+    assert segment.ranges["key"] == ("k0", "k96", 0)
+    assert not segment.may_match(Compare("=", "key", "zebra"), stored_schema(SCHEMA))

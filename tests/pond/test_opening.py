@@ -20,7 +20,15 @@ def test_a_path_that_delta_readers_would_misread_is_refused_before_anything_is_m
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("odd", ["a b", "a#b?c=d", "é漢🦆", "a:b", "a'b\"c", "[a]{b}*"])
+def test_a_pond_with_an_archive_elsewhere_opens_wherever_it_is(tmp_path: Path) -> None:
+    """Only the archive is read by others."""
+    where = tmp_path / "100%"
+    millpond.open(where, archive=tmp_path / "archive").close()
+    with millpond.open(where) as pond:
+        assert pond.streams() == []
+
+
+@pytest.mark.parametrize("odd", ["a\u00a0b\u3000c", "a b", "a#b?c=d", "é漢🦆", "a:b", "a'b\"c", "[a]{b}*"])
 def test_any_other_path_serves(tmp_path: Path, odd: str) -> None:
     for number in range(2):
         with millpond.open(tmp_path / odd, settle_on_close=True) as pond:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -86,6 +87,86 @@ def test_writes_larger_than_one_system_call_arrive_whole(
     file.write([b"ab"])
     file.close()
     assert storage.read(path) == b"0123456789ab"
+
+
+class Writes:
+    """`os.pwritev`, watched, and failing where the test says: at its n-th call, with an errno, or short."""
+
+    def __init__(self, *errors: int, short: int | None = None) -> None:
+        self.errors, self.short = list(errors), short
+        self.flags: list[int] = []
+        self._real = os.pwritev
+
+    def __call__(self, descriptor: int, buffers: list[bytes], at: int, flags: int = 0) -> int:
+        self.flags.append(flags)
+        if self.errors and (error := self.errors.pop(0)):
+            raise OSError(error, os.strerror(error))
+        if self.short is not None:
+            buffers, self.short = [b"".join(buffers)[: self.short]], None
+        return self._real(descriptor, buffers, at, flags)
+
+
+def written_synced(storage: LocalStorage, path: Path, pieces: list[bytes]) -> bytes:
+    file = storage.create_append(str(path))
+    try:
+        file.write_synced([b"before"])
+        assert file.write_synced(pieces) == sum(map(len, pieces))
+        assert file.position == os.path.getsize(path)
+    finally:
+        file.close()
+    return storage.read(str(path)).removeprefix(b"before")
+
+
+def test_a_synced_write_is_one_call(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, syncs: list[str]
+) -> None:
+    writes = Writes()
+    monkeypatch.setattr(os, "pwritev", writes)
+    assert written_synced(storage, tmp_path / "file", [b"one", b"two"]) == b"onetwo"
+    assert writes.flags == [os.RWF_DSYNC] * 2
+    assert syncs == []
+
+
+@pytest.mark.parametrize("writes", [Writes(0, errno.ENOSPC), Writes(0, errno.EOPNOTSUPP)])
+def test_a_synced_write_that_fails_for_want_of_room_is_made_again_in_two_steps(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, syncs: list[str], writes: Writes
+) -> None:
+    """It may have been the sync that failed: the bytes are written again, then synced, never just synced again."""
+    monkeypatch.setattr(os, "pwritev", writes)
+    assert written_synced(storage, tmp_path / "file", [b"one", b"two"]) == b"onetwo"
+    assert writes.flags == [os.RWF_DSYNC, os.RWF_DSYNC, 0]
+    assert syncs == [str(tmp_path / "file")]
+
+
+def test_a_synced_write_that_was_cut_short_arrives_whole(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, syncs: list[str]
+) -> None:
+    monkeypatch.setattr(os, "pwritev", Writes(short=3))
+    assert written_synced(storage, tmp_path / "file", [b"one", b"two" * 3_000]) == b"one" + b"two" * 3_000
+    assert syncs == [str(tmp_path / "file")]
+
+
+@pytest.mark.parametrize(
+    ("writes", "sync_error", "told"),
+    [
+        (Writes(0, errno.ENOSPC, errno.ENOSPC), 0, errno.ENOSPC),  # the disk is full, and nothing was written
+        (Writes(0, errno.EIO), 0, errno.EIO),
+        (Writes(0, errno.ENOSPC), errno.ENOSPC, errno.EIO),  # a sync that fails is never just a full disk
+    ],
+)
+def test_a_synced_write_tells_a_full_disk_from_a_failed_sync(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: Writes, sync_error: int, told: int
+) -> None:
+    def sync(descriptor: int) -> None:
+        del descriptor
+        raise OSError(sync_error, os.strerror(sync_error))
+
+    monkeypatch.setattr(os, "pwritev", writes)
+    if sync_error:
+        monkeypatch.setattr(os, "fdatasync", sync)
+    with pytest.raises(OSError) as failed:  # noqa: PT011
+        written_synced(storage, tmp_path / "file", [b"one"])
+    assert failed.value.errno == told
 
 
 def test_a_new_file_may_not_exist(storage: LocalStorage, tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
 
 from millpond.ingest import raw
 from millpond.ingest.bounds import APPEND_BYTES_MAX, check_bytes
@@ -17,7 +20,8 @@ from millpond.model.definition import StreamDefinition
 from millpond.model.rows import Row, codec_of
 
 # Values whose handling runs no code but ours.
-_PLAIN = frozenset({type(None), bool, int, float, str, bytes, datetime, date, Decimal})
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, date, Decimal})
+_PLAIN_ZONES = (type(None), timezone, ZoneInfo)
 
 
 class NotPlain(Exception):
@@ -33,6 +37,11 @@ class Ingest:
         self._bytes_max = bytes_max
         # `next` on a count is one step for the interpreter: no lock.
         self._turn = itertools.count()
+
+    @property
+    def takes_plain_rows(self) -> bool:
+        """Whether records of this stream can be plain: not where a column holds lists, structs or maps."""
+        return not any(pa.types.is_nested(field.type) for field in self.definition.schema)
 
     def prepare(self, rows: Any, now_micros: int) -> list[Part]:
         """The parts of an append, ready for the log; none for no rows. `InvalidRecord` or `TooLarge` keep nothing."""
@@ -58,7 +67,7 @@ class Ingest:
         return EncodedRows(parts, [row if isinstance(row, Exception) else next(place) for row in found])
 
     def _plain(self, row: dict[str, Any], now_micros: int) -> Any:
-        if not _PLAIN.issuperset(map(type, row.values())):
+        if not _is_plain(row):
             raise NotPlain
         return raw.fill_rows(row, now_micros) if self.definition.raw else row
 
@@ -83,3 +92,10 @@ class Ingest:
         else:
             check_bytes(sum(len(part.encoded or b"") for part in parts), self._bytes_max)
         return parts
+
+
+def _is_plain(row: dict[str, Any]) -> bool:
+    values = row.values()
+    return _PLAIN.issuperset(map(type, values)) or all(
+        type(value) in _PLAIN or (type(value) is datetime and type(value.tzinfo) in _PLAIN_ZONES) for value in values
+    )

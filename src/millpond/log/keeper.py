@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 # Small appends are kept encoded until there are this many: an Arrow batch of one row takes 4 KB.
 TAIL_APPENDS = 1_024
-# Sealing copies. What the pieces held serves the next appends; once there are none for a while, the system gets it.
+# What appends and packing free serves the next appends; once there are none for a while, the system gets it.
 RELEASE_AFTER_SECONDS = 0.5
 # While appends come in, sealing rests for so many times as long as it took.
 REST_RATIO = 4.0
@@ -105,11 +105,14 @@ class Keeper:
     def forget(self, stream: LiveStream, segments: Iterable[Segment]) -> list[SpillFile]:
         """Segments were released: take their memory off the account. Returns files for the caller to remove."""
         files = []
+        segments = list(segments)
         for segment in segments:
             self._account(stream, segment, 0)
             segment.state = State.RELEASED
             if isinstance(segment.contents, SpillFile):
                 files.append(segment.contents)
+        if segments:
+            self._forget_stale()  # or they would stay in memory until their turn comes
         self._let_go = True
         self._work.notify()
         return files
@@ -133,7 +136,9 @@ class Keeper:
                 if self._stopping:
                     return
                 self._busy = True
-                self._forget_stale()
+                if len(self._closed) + len(self._unpacked) > self._stale_from:
+                    self._forget_stale()
+                    self._stale_from = 2 * (len(self._closed) + len(self._unpacked)) + STALE_FROM
                 task = self._next_task()
             if task is None:
                 continue
@@ -142,16 +147,14 @@ class Keeper:
                 self.failure = ""
             except Exception as error:  # an error here must not end the thread: appends would stop for ever
                 self.failure = f"{type(error).__name__}: {error}"
-                logger.exception("tending segments failed; trying again")
+                logger.exception("tending segments failed; going on")
                 with self._lock:
                     self._work.wait(timeout=0.2)
 
     def _forget_stale(self) -> None:
         """Segments that left memory before their turn came: while appends never pause, it may never come."""
-        if len(self._closed) + len(self._unpacked) > self._stale_from:
-            self._closed = deque(each for each in self._closed if each[1].state is State.CLOSED)
-            self._unpacked = deque(each for each in self._unpacked if isinstance(each[1].contents, Sealed))
-            self._stale_from = 2 * (len(self._closed) + len(self._unpacked)) + STALE_FROM
+        self._closed = deque(each for each in self._closed if each[1].state is State.CLOSED)
+        self._unpacked = deque(each for each in self._unpacked if each[1].state is State.SEALED)
 
     def _has_work(self) -> bool:
         return bool(self._may_seal() or self._tails or self._let_go or self._may_pack() or self._needs_room())
@@ -225,17 +228,17 @@ class Keeper:
             if segment.state is not State.CLOSED or not segment.memory_bytes:
                 return  # spilled or released meanwhile
             segment.places = _places(segment)
-            segment.contents, segment.ranges, segment.state = whole, ranges, State.SEALED
+            segment.seal(whole, ranges)
             self._account(stream, segment, whole.nbytes)
             self._unpacked.append((stream, segment))
 
     def _pack(self, stream: LiveStream, segment: Segment) -> None:
         contents = segment.contents
-        if not isinstance(contents, Sealed):
+        if segment.state is not State.SEALED or not isinstance(contents, Sealed):
             return  # spilled or released since
         packed = contents.packed()
         with self._lock:
-            if segment.contents is contents:
+            if segment.state is State.SEALED and segment.contents is contents:
                 segment.contents = packed
                 self._account(stream, segment, packed.nbytes)
 
@@ -264,6 +267,7 @@ class Keeper:
                 self._account(stream, segment, sum(p.bytes for p in segment.contents if p.in_memory))
 
     def _spill(self, stream: LiveStream, segment: Segment) -> None:
+        segment.find_text_ranges(stream.definition.keys)  # its key index goes: at least these tell where not to look
         with self._lock:
             places = segment.places if segment.places is not None else _places(segment)
             if places is not None and segment.memory_bytes:

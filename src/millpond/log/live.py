@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from millpond.errors import OffsetGone
 from millpond.log.engine import SegmentInfo
-from millpond.log.piece import Piece
 from millpond.log.sealed import Sealed, with_system
 from millpond.log.segment import Segment, State
 from millpond.log.streamlet import Streamlet
@@ -164,7 +163,3 @@ class LiveStream:
         for chunk in reversed(list(segment.chunks(offsets, self.definition, self.codec))):
             batch = with_system(chunk, segment.streamlet)
             yield batch.take(pa.array(np.arange(batch.num_rows - 1, -1, -1)))
-
-    def publish(self, streamlet: int, piece: Piece) -> Segment | None:
-        """Let readers see a piece. The caller holds the lock and notifies `grown`."""
-        return self.streamlets[streamlet].publish(piece)

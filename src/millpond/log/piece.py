@@ -123,7 +123,7 @@ def upgrade(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema)
 
 
-def _load(piece: Piece, definition: StreamDefinition, codecs: Codecs) -> Chunk:
+def _load(piece: Piece, definition: StreamDefinition) -> Chunk:
     """One piece that is not encoded rows, as Arrow."""
     ingest = piece.ingest
     if piece.batch is not None:
@@ -208,7 +208,7 @@ def load(pieces: Sequence[Piece], definition: StreamDefinition, codecs: Codecs) 
             chunk = _decode_rows(pieces[at:end], definition, codecs)
             at = end
         else:
-            chunk = _load(piece, definition, codecs)
+            chunk = _load(piece, definition)
             at += 1
         if chunk.batch.num_rows >= ROWS_ALONE or small_rows + chunk.batch.num_rows > ROWS_JOINED:
             if small:

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from millpond.log.piece import Chunk, Codecs, Micros, Piece, load
 from millpond.log.sealed import Sealed
 from millpond.log.spill import SpillFile
+from millpond.model.cut import comparable
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate, columns_of
@@ -54,8 +56,7 @@ class Segment:
     last_ingest: int = 0
     tail: int = 0  # small appends since the keeper last joined them
     places: list[Piece] | None = None  # the pieces without their memory, if the journal can serve them
-    ranges: Mapping[str, ColumnRange] | None = None  # once sealed; of text, once somebody asks
-    _statistics: Stats | None = None
+    _known: Known | None = None  # once sealed; replaced as a whole
 
     @property
     def end(self) -> int:
@@ -68,6 +69,16 @@ class Segment:
     @property
     def offsets(self) -> OffsetRange:
         return OffsetRange(self.base, self.end)
+
+    @property
+    def ranges(self) -> Mapping[str, ColumnRange] | None:
+        """What is known of the columns; None before it was sealed."""
+        return self._known.ranges if self._known is not None else None
+
+    def seal(self, whole: Sealed, ranges: Mapping[str, ColumnRange]) -> None:
+        """Only while closed."""
+        assert self.state is State.CLOSED, self.state
+        self.contents, self.state, self._known = whole, State.SEALED, Known(ranges, None)
 
     def add(self, piece: Piece) -> None:
         """Take in the next piece. Only while active."""
@@ -96,21 +107,33 @@ class Segment:
 
     def may_match(self, predicate: Predicate, schema: pa.Schema) -> bool:
         """Whether any record here could satisfy the predicate; yes when nothing is known. `schema`: as stored."""
-        if self.ranges is None:
+        self.find_text_ranges(columns_of(predicate))
+        known = self._known
+        if known is None:
             return True
-        self._find_text_ranges(columns_of(predicate))
-        if self._statistics is None:
-            self._statistics = Stats.gather(schema, [self.ranges], [self.rows])
-        return bool(may_match(predicate, self._statistics).keep[0])
+        if known.stats is None:
+            # Whoever comes at the same moment makes the same.
+            self._known = known = Known(known.ranges, Stats.gather(schema, [known.ranges], [self.rows]))
+        assert known.stats is not None
+        return bool(may_match(predicate, known.stats).keep[0])
 
-    def _find_text_ranges(self, columns: Iterable[str]) -> None:
-        """Text costs most to find the range of, ten times as much as numbers, and few queries compare it."""
-        contents = self.contents
-        if isinstance(contents, Sealed) and self.ranges is not None:
-            wanted = [c for c in columns if c not in self.ranges and c in contents.batches[0].schema.names]
+    def find_text_ranges(self, columns: Iterable[str]) -> None:
+        """Text costs most to find the range of, ten times as much as numbers, and few queries compare it: it is done
+        when somebody asks, for as long as the rows are in memory."""
+        contents, known = self.contents, self._known
+        if isinstance(contents, Sealed) and known is not None:
+            schema = contents.batches[0].schema
+            wanted = [c for c in columns if c not in known.ranges and c in schema.names]
+            wanted = [c for c in wanted if comparable(schema.field(c).type)]
             if wanted:
-                self.ranges = {**self.ranges, **collect_stats(contents.table(wanted))}
-                self._statistics = None
+                self._known = Known({**known.ranges, **collect_stats(contents.table(wanted))}, None)
+
+
+class Known(NamedTuple):
+    """The ranges of a segment's columns, and the same as pruning wants them, once it has wanted them."""
+
+    ranges: Mapping[str, ColumnRange]
+    stats: Stats | None
 
 
 def _time_range(ingest: int | Micros) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from millpond.errors import MillpondError
+from millpond.errors import MillpondError, StreamNotFound
 from millpond.pond.stream import Stream
 
 logger = logging.getLogger(__name__)
@@ -47,12 +47,14 @@ class Background:
         for stream in self._streams():
             if self._stop.is_set():
                 return
-            if stream.settling.due():
-                try:
+            try:
+                if stream.settling.due():
                     stream.settling.settle()
-                except MillpondError as error:
-                    state = stream.settling.state
-                    logger.warning("%s: %s; trying again in %.0f s", stream.name, error.message, state.retry_seconds)
+            except StreamNotFound:
+                continue  # dropped meanwhile
+            except MillpondError as error:
+                state = stream.settling.state
+                logger.warning("%s: %s; trying again in %.0f s", stream.name, error.message, state.retry_seconds)
 
     def merge_due(self) -> None:
         """Merge small objects of streams that have settled a few times since."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import unicodedata
 from dataclasses import dataclass
 
 import msgspec
@@ -43,10 +44,10 @@ class PondDirectory:
         cls, path: str, storage: Storage, clock: Clock, *, create: bool, archive: str | None = None
     ) -> PondDirectory:
         """Take the lock, and read or make `pond.json`. `archive` is chosen when the pond is made and kept for good."""
-        _check_spelling(archive or path)
         described = os.path.join(path, "pond.json")
         try:
             if not storage.exists(described):
+                _check_spelling(archive or path)
                 _check_free(path, storage, create=create)
             storage.make_directory(path)
             lock = storage.lock(os.path.join(path, "lock"))
@@ -83,7 +84,7 @@ class PondDirectory:
 
 def _check_spelling(path: str) -> None:
     """Refuse a place that the table's own readers would look for elsewhere: they take paths for URLs."""
-    odd = next((c for c in path if c in "%\\" or not c.isprintable()), None)
+    odd = next((c for c in path if c in "%\\" or unicodedata.category(c) == "Cc"), None)
     if odd is not None:
         raise InvalidValue(
             f"{path!r} has {odd!r} in it, which Delta readers take for an escape",

@@ -76,7 +76,7 @@ class Stream:
         first one's offsets. Raises `InvalidRecord` naming row, column and value, or a `Backpressure` error when there
         is no room; nothing is kept then.
         """
-        if type(rows) is dict and durability is None and not producer and sequence is None:
+        if type(rows) is dict and self._plain_rows and durability is None and not producer and sequence is None:
             try:
                 return self._append_row(rows, self._durability)
             except NotPlain:
@@ -205,7 +205,7 @@ class Stream:
         """Take appends as this definition has them."""
         ingest = Ingest(definition, self._settings.append_bytes_max)
         self._append_row = self._log.row_appender(definition.id, ingest.encode_rows, definition.schema_version)
-        self._ingest, self._durability = ingest, definition.durability
+        self._ingest, self._durability, self._plain_rows = ingest, definition.durability, ingest.takes_plain_rows
 
     @property
     def archive(self) -> StreamArchive:

@@ -6,11 +6,32 @@ injected inside `put`, `replace`, `make_directory` and `remove_tree` too, in the
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from millpond.storage.protocol import AppendFile, Buffer
+
+
+class ComposedAppendFile(ABC):
+    """The composed half of `AppendFile`."""
+
+    @abstractmethod
+    def write(self, buffers: Sequence[Buffer]) -> int: ...
+
+    @abstractmethod
+    def sync(self) -> None: ...
+
+    def write_synced(self, buffers: Sequence[Buffer]) -> int:
+        """See `AppendFile`."""
+        written = self.write(buffers)
+        try:
+            self.sync()
+        except OSError as error:
+            raise OSError(errno.EIO, f"a sync failed: {error}") from error
+        return written
 
 
 class ComposedStorage(ABC):

@@ -9,16 +9,18 @@ import mmap
 import os
 from collections.abc import Sequence
 
-from millpond.storage.composed import ComposedStorage
+from millpond.storage.composed import ComposedAppendFile, ComposedStorage
 from millpond.storage.protocol import AppendFile, Buffer, FileLock
 
 # Linux accepts at most 1024 buffers (IOV_MAX) in one writev.
 _BUFFERS_PER_WRITE = 1024
+# Linux can write and sync in one call; others take two.
+_WRITE_SYNCED: int | None = getattr(os, "RWF_DSYNC", None)
 # A rewritten tail is usually less; a longer one does not take more memory.
 _REWRITE_BYTES = 1 << 20
 
 
-class LocalAppendFile:
+class LocalAppendFile(ComposedAppendFile):
     """An `AppendFile` on a file descriptor."""
 
     def __init__(self, descriptor: int, position: int) -> None:
@@ -51,6 +53,23 @@ class LocalAppendFile:
 
     def sync(self) -> None:
         os.fdatasync(self._descriptor)
+
+    def write_synced(self, buffers: Sequence[Buffer]) -> int:
+        if _WRITE_SYNCED is None or len(buffers) > _BUFFERS_PER_WRITE:
+            return super().write_synced(buffers)
+        total = sum(len(b) for b in buffers)
+        try:
+            done = os.pwritev(self._descriptor, buffers, self._position, _WRITE_SYNCED)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EOPNOTSUPP):
+                raise OSError(error.errno, f"a write or its sync failed: {error}") from error
+            done = 0
+        if done == total:
+            self._position += total
+            return total
+        # Cut short, or of a full disk, which may be the sync's word as well: in two steps it is clear whose it is. What
+        # is there is written again, so that a sync that failed is not simply asked a second time.
+        return super().write_synced(buffers)
 
     def truncate(self, position: int) -> None:
         os.ftruncate(self._descriptor, position)

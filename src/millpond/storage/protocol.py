@@ -31,6 +31,11 @@ class AppendFile(Protocol):
         """fdatasync. After an error nothing may be assumed of what was written since the last one that worked."""
         ...
 
+    def write_synced(self, buffers: Sequence[Buffer]) -> int:
+        """As `write` and `sync`, in one step where the system has one. What was written before must have been synced.
+        An error of the sync is never one of a full disk: such an error says that nothing was written."""
+        ...
+
     def truncate(self, position: int) -> None:
         """Cut the file at `position` and go on from there. Not durable until `sync`."""
         ...

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from millpond.storage import AppendFile, Buffer, FileLock, Storage
-from millpond.storage.composed import ComposedStorage
+from millpond.storage.composed import ComposedAppendFile, ComposedStorage
 from millpond.testing.durable_disk import DurableDisk
 from millpond.testing.fault_plan import FaultPlan
 from millpond.testing.power_cut import Variant
@@ -257,7 +257,7 @@ class FaultyStorage(FaultPlan, ComposedStorage):
         return self.step("lock", path, act)
 
 
-class FaultyFile:
+class FaultyFile(ComposedAppendFile):
     """An `AppendFile` whose every call is a step of its storage."""
 
     def __init__(self, storage: FaultyStorage, path: str, inner: AppendFile, number: int) -> None:

@@ -26,6 +26,11 @@ class SlowSyncFile:
             time.sleep(self._delay_seconds)
         self._inner.sync()
 
+    def write_synced(self, buffers: Sequence[Buffer]) -> int:
+        if self._delay_seconds:
+            time.sleep(self._delay_seconds)
+        return self._inner.write_synced(buffers)
+
     def truncate(self, position: int) -> None:
         self._inner.truncate(position)
 

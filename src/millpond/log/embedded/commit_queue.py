@@ -157,8 +157,9 @@ class CommitQueue:
     def refuse_rest(self) -> None:
         """The taker has gone: fail what came in between."""
         self._left = True
-        while self._waiting:
-            self._waiting.popleft().fail(_closed())
+        with contextlib.suppress(IndexError):  # empty; a look before would not do, as others take theirs back
+            while True:
+                self._waiting.popleft().fail(_closed())
 
 
 def _closed() -> PondClosed:

@@ -143,16 +143,17 @@ class Committer:
             self._dirty()  # whatever becomes of this write, it is owed one
             self._answer(early)
         late = fresh[len(early) :]
-        places = self._write(late)
+        soon = sum(1 for r in late if r.durability == "os")
+        at_once = not soon and self._is_safe("disk")
+        places = self._write(late, sync=at_once)
         if places is None or not late:
             return
         file = self._journal.files[-1]
-        soon = sum(1 for r in late if r.durability == "os")
         if soon:
             self._unsynced_acks = True
             self._target.publish(late[:soon], Written(file, places[:soon]))
             self._answer(late[:soon])
-        if soon < len(late) and self._sync(late[soon:]):
+        if soon < len(late) and (at_once or self._sync(late[soon:])):
             self._target.publish(late[soon:], Written(file, places[soon:]))
             self._answer(late[soon:])
 
@@ -168,7 +169,7 @@ class Committer:
         for (maker, _), requests in makers.items():
             try:
                 made += maker.make(requests)
-            except Exception as error:  # nothing of theirs was written: it is their callers' and nobody else's
+            except BaseException as error:  # nothing of theirs was written: it is their callers' and nobody else's
                 self._fail(requests, error)
         return made
 
@@ -222,9 +223,9 @@ class Committer:
                 heads[key] = base + draft.rows
             request.bases = bases
 
-    def _write(self, late: list[Request]) -> list[list[int]] | None:
+    def _write(self, late: list[Request], *, sync: bool = False) -> list[list[int]] | None:
         """Write what is acknowledged but unwritten, then `late`: where in the newest file that went, or None if `late`
-        failed."""
+        failed. With `sync`, for which nothing may be unsynced yet, it is durable."""
         if self.refused:
             self._fail(late, self._closed_error())
             return None
@@ -233,7 +234,7 @@ class Committer:
             return []
         try:
             self._journal.prepare(lambda: self._target.state(owed))
-            written = self._journal.append([(r.drafts, r.bases) for r in (*owed, *late)])
+            written = self._journal.append([(r.drafts, r.bases) for r in (*owed, *late)], sync=sync)
         except OSError as error:
             self._write_failure = str(error)
             self._fail(late, self._write_error(error))
@@ -243,7 +244,8 @@ class Committer:
         for request, places in zip(owed, written.places, strict=False):
             self._target.placed_later(request, written.file, places)
         self.groups += 1
-        self._dirty()
+        if not sync:
+            self._dirty()
         return written.places[len(owed) :]
 
     def _dirty(self) -> None:
@@ -351,9 +353,9 @@ class Committer:
         if not self.queue.close():
             return
         self._thread.join()
-        self.queue.refuse_rest()
         clean = False
         try:
+            self.queue.refuse_rest()
             # After the thread's end: nothing can be acknowledged behind this flush.
             clean = self._flush()
             if not clean and (self._unwritten or self._unsynced_acks):

@@ -163,10 +163,6 @@ class Journal:
     # Writing.
 
     @property
-    def position(self) -> int:
-        return self._current.position if self._current is not None else 0
-
-    @property
     def unsynced(self) -> bool:
         """Whether anything was written since the last sync."""
         return self._current is not None and self._current.position > self._synced
@@ -213,9 +209,10 @@ class Journal:
         self._write(frames.encode(draft, 0, self._synced, last=True)[0])
         self.sync()
 
-    def append(self, groups: Sequence[tuple[Sequence[Draft], Sequence[int]]]) -> Written:
+    def append(self, groups: Sequence[tuple[Sequence[Draft], Sequence[int]]], *, sync: bool = False) -> Written:
         """Write groups of drafts, each with the offsets of their first rows, each atomic. All are written or, after an
-        error, none: the file is cut back. Not durable until `sync`."""
+        error of a full disk, none: the file is cut back. With `sync`, which only a journal without anything unsynced
+        may be asked for, they are durable; otherwise not until `sync`."""
         assert self._current is not None, "prepare first"
         file, synced = self.files[-1], self._synced
         buffers: list[bytes | memoryview] = []
@@ -240,19 +237,26 @@ class Journal:
                         held[key] = spans = []
                     spans.append((base, base + draft.rows, count))
             places.append(group)
-        self._write(buffers)
+        self._write(buffers, sync=sync)
         assert at == self._current.position, "frames are not as long as they were said to be"
         for key, spans in held.items():
             file.note(key, spans)
         return Written(file, places)
 
-    def _write(self, buffers: Sequence[bytes | memoryview]) -> None:
+    def _write(self, buffers: Sequence[bytes | memoryview], *, sync: bool = False) -> None:
         assert self._current is not None
         before = self._current.position
         try:
-            self.written_bytes += self._current.write(buffers)
-        except OSError:
-            self._current.truncate(before)
+            if sync:
+                assert not self.unsynced
+                self.written_bytes += self._current.write_synced(buffers)
+                self.syncs += 1
+                self._synced = self._current.position
+            else:
+                self.written_bytes += self._current.write(buffers)
+        except OSError as error:
+            if not sync or error.errno in FULL:
+                self._current.truncate(before)
             raise
         self.files[-1].bytes = self._current.position
 
