@@ -147,6 +147,12 @@ def test_a_stream_that_is_there_already(pond: millpond.Pond, meters: millpond.St
     with pytest.raises(StreamExists):
         pond.create_stream("grid/meters", METERS)
     assert pond.create_stream("grid/meters", METERS, exist_ok=True) is meters
+    assert pond.create_stream("grid/meters", exist_ok=True) is meters
+    pond.alter_stream("grid/meters", METERS.append(pa.field("note", pa.string())))
+    assert pond.create_stream("grid/meters", METERS, exist_ok=True) is meters, "columns were added since"
+    for other in (METERS.set(2, pa.field("temp", pa.int64())), pa.schema([*meters.schema, ("more", pa.int8())])):
+        with pytest.raises(StreamExists, match="another schema: column"):
+            pond.create_stream("grid/meters", other, exist_ok=True)
     with pytest.raises(StreamNotFound, match="no stream 'grid/metres'") as caught:
         pond.stream("grid/metres")
     assert "grid/meters" in caught.value.hint

@@ -112,7 +112,7 @@ class Pond:
         with self._changing():
             if name in self._streams:
                 if exist_ok:
-                    return self._streams[name]
+                    return _of_schema(self._streams[name], definition)
                 raise StreamExists(f"stream {name!r} is there already", hint="pond.stream(name) opens it")
             if len(self._streams) >= self._settings.streams_max:
                 raise TooLarge(f"the pond has {len(self._streams)} streams", hint="raise the setting streams_max")
@@ -163,8 +163,10 @@ class Pond:
             del self._streams[name]
             stream.redefine(None)
             self._log.drop_stream(definition.id)
-            stream.archive.delete()
-            self._tell(Change("dropped", name))
+            try:
+                stream.archive.delete()
+            finally:  # it is dropped whatever is left of it, which the next open removes
+                self._tell(Change("dropped", name))
 
     def audit(self) -> pa.Table:
         """What was discarded, when and why: the records of `_pond/audit`."""
@@ -331,3 +333,16 @@ class Pond:
 
     def __repr__(self) -> str:
         return f"<millpond pond {self.path!r}, {len(self._streams)} streams{', closed' if self._closed else ''}>"
+
+
+def _of_schema(stream: Stream, wanted: StreamDefinition) -> Stream:
+    """The stream, if it has the columns that are wanted; more may have been added since."""
+    there = stream.schema
+    for index, field in enumerate(() if wanted.raw else wanted.schema):
+        if index >= len(there) or not there.field(index).equals(field):
+            found = there.field(index) if index < len(there) else "nothing"
+            raise StreamExists(
+                f"stream {stream.name!r} is there with another schema: column {index} is {found}, not {field}",
+                hint="pond.stream(name) opens it as it is; pond.alter_stream(name, schema) adds columns",
+            )
+    return stream
