@@ -187,10 +187,6 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
     return frozenset(column if isinstance(column, str) else column[0] for column in found)
 
 
-def has_unknown(predicate: Predicate) -> bool:
-    return any(isinstance(node, Unknown) for node in walk(predicate))
-
-
 def check_bounds(predicate: Predicate) -> None:
     """Refuse a tree too deep or too large for the recursive rules below (I8)."""
     nodes = 0

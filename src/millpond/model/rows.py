@@ -107,20 +107,18 @@ class RowCodec:
                     return misfit.bad_value(place(index), field, value, reason)
         raise AssertionError("every value can be encoded by itself, but not all together")
 
-    def decode(self, blobs: Sequence[bytes], schema: pa.Schema | None = None) -> pa.RecordBatch:
-        """What `encode` wrote, any number of times, as one batch; columns that `schema` has more are null."""
+    def decode(self, blobs: Sequence[bytes]) -> pa.RecordBatch:
+        """What `encode` wrote, any number of times, as one batch."""
         rows: list[Row] = []
         try:
             for blob in blobs:
                 rows += self._decoder.decode(blob)
         except msgspec.DecodeError as error:
             raise Damaged(f"encoded rows cannot be decoded: {error}", hint="run `millpond verify`") from error
-        return self.to_batch(rows, schema)
+        return self.to_batch(rows)
 
-    def to_batch(
-        self, rows: Sequence[Row], schema: pa.Schema | None = None, place: Place = row_place
-    ) -> pa.RecordBatch:
-        """Checked rows as one batch; columns that `schema` has more are null."""
+    def to_batch(self, rows: Sequence[Row], place: Place = row_place) -> pa.RecordBatch:
+        """Checked rows as one batch."""
         columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(self._fields)
         try:
             arrays = [pa.array(values, field.type) for values, field in zip(columns, self._fields, strict=True)]
@@ -130,9 +128,7 @@ class RowCodec:
             arrays = [pa.chunked_array([], field.type) for field in self._fields]
         if any(isinstance(array, pa.ChunkedArray) for array in arrays):
             raise TooLarge(f"{len(rows)} rows do not fit one Arrow batch (2 GB a column)", hint="append fewer at once")
-        if schema is not None:
-            arrays += [pa.nulls(len(rows), field.type) for field in list(schema)[len(arrays) :]]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema or self.schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def column(self, name: str) -> int:
         """Where in a checked row a column is."""
