@@ -20,8 +20,8 @@ from millpond.model.definition import StreamDefinition
 from millpond.model.rows import Row, codec_of
 
 # Values whose handling runs no code but ours.
-_PLAIN = frozenset({type(None), bool, int, float, str, bytes, date, Decimal})
-_PLAIN_ZONES = (type(None), timezone, ZoneInfo)
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, datetime, date, Decimal})
+_PLAIN_ZONES = frozenset({type(None), timezone, ZoneInfo})
 
 
 class NotPlain(Exception):
@@ -35,6 +35,7 @@ class Ingest:
         self.definition = definition
         self._codec = codec_of(raw.CHECKED if definition.raw else definition.schema)
         self._bytes_max = bytes_max
+        self._times = [field.name for field in definition.schema if pa.types.is_timestamp(field.type)]
         # `next` on a count is one step for the interpreter: no lock.
         self._turn = itertools.count()
 
@@ -67,8 +68,12 @@ class Ingest:
         return EncodedRows(parts, [row if isinstance(row, Exception) else next(place) for row in found])
 
     def _plain(self, row: dict[str, Any], now_micros: int) -> Any:
-        if not _is_plain(row):
+        if not _PLAIN.issuperset(map(type, row.values())):
             raise NotPlain
+        for name in self._times:
+            value = row.get(name)
+            if type(value) is datetime and type(value.tzinfo) not in _PLAIN_ZONES:
+                raise NotPlain
         return raw.fill_rows(row, now_micros) if self.definition.raw else row
 
     def _encode_all(self, rows: list[Any]) -> EncodedRows:
@@ -92,10 +97,3 @@ class Ingest:
         else:
             check_bytes(sum(len(part.encoded or b"") for part in parts), self._bytes_max)
         return parts
-
-
-def _is_plain(row: dict[str, Any]) -> bool:
-    values = row.values()
-    return _PLAIN.issuperset(map(type, values)) or all(
-        type(value) in _PLAIN or (type(value) is datetime and type(value.tzinfo) in _PLAIN_ZONES) for value in values
-    )
