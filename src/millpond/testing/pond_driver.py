@@ -85,7 +85,11 @@ class PondDriver:
         pond, self.pond = self.pond, None
         if pond is not None:
             with self._meeting_errors():
-                pond.close()
+                try:
+                    pond.close()
+                except (MillpondError, OSError):
+                    self.model.killed()  # it says so if what was acknowledged at `memory` is lost
+                    raise
                 self.model.closed_cleanly()
 
     def abandon(self) -> None:
