@@ -85,7 +85,9 @@ def test_create_wants_exactly_one_source_of_the_schema(pond: Commands) -> None:
 
 def test_creating_twice_is_refused_unless_said_to_be_fine(pond: Commands) -> None:
     assert pond("create", "grid/meters", "--schema", "x int", "--json", code=2).error["code"] == "stream-exists"
-    pond("create", "grid/meters", "--schema", "x int", "--exist-ok")
+    refused = pond("create", "grid/meters", "--schema", "x int", "--exist-ok", "--json", code=2).error
+    assert "column 0 is vid string, not x int32" in refused["message"]
+    pond("create", "grid/meters", "--schema", "vid string", "--exist-ok")
 
 
 @pytest.mark.parametrize(

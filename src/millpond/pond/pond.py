@@ -340,9 +340,10 @@ def _of_schema(stream: Stream, wanted: StreamDefinition) -> Stream:
     there = stream.schema
     for index, field in enumerate(() if wanted.raw else wanted.schema):
         if index >= len(there) or not there.field(index).equals(field):
-            found = there.field(index) if index < len(there) else "nothing"
+            found = f"{there.field(index).name} {there.field(index).type}" if index < len(there) else "not there"
             raise StreamExists(
-                f"stream {stream.name!r} is there with another schema: column {index} is {found}, not {field}",
+                f"stream {stream.name!r} is there with another schema: column {index} is {found}, not "
+                f"{field.name} {field.type}",
                 hint="pond.stream(name) opens it as it is; pond.alter_stream(name, schema) adds columns",
             )
     return stream
