@@ -17,11 +17,10 @@ import pytest
 import millpond
 from docs import generate
 from millpond.log.engine import LogStatus
-from millpond.pond.settling import SettleState
-from millpond.pond.status import PondStatus, StreamStatus
 from millpond.settings import settings_table
 from millpond.storage import LocalStorage
 from millpond.testing import Crash, FaultyStorage, ManualClock, Variant
+from millpond.wire.status import PondStatus, SettleState, StreamStatus
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -92,6 +92,42 @@ class OffsetGone(InvalidInput):
     code = "offset-gone"
 
 
+class Unauthenticated(InvalidInput):
+    """No token, or one that is not known; for a server that asks for tokens."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(InvalidInput):
+    """The caller is known, but has no right to this."""
+
+    code = "forbidden"
+
+
+class NoSuchRoute(InvalidInput):
+    """A path, an action or a thing that the door does not know."""
+
+    code = "not-found"
+
+
+class MethodNotAllowed(InvalidInput):
+    """The path is there, but not for this method."""
+
+    code = "method-not-allowed"
+
+
+class UnsupportedMediaType(InvalidInput):
+    """Records in a form that the door does not read."""
+
+    code = "unsupported-media-type"
+
+
+class NotAcceptable(InvalidInput):
+    """Records asked for in a form that the door does not write."""
+
+    code = "not-acceptable"
+
+
 # What passes by itself: the caller waits and tries again.
 
 
@@ -111,6 +147,12 @@ class DiskFull(Backpressure):
     """The disk under the pond has no room left."""
 
     code = "disk-full"
+
+
+class TooManyRequests(Backpressure):
+    """A caller is over its rate, or the node has as many calls under way as it takes."""
+
+    code = "too-many-requests"
 
 
 # What an operator has to look at.

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.cli.output import escaped
-from millpond.cli.reading import parse_start
+from millpond.query import parse_start
 from tests.cli.conftest import Commands, readings, rows
 
 

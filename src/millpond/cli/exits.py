@@ -45,6 +45,12 @@ EXIT_OF = {
     "too-large": Exit.INVALID,
     "stream-exists": Exit.INVALID,
     "stale-sequence": Exit.INVALID,
+    "unauthenticated": Exit.INVALID,
+    "forbidden": Exit.INVALID,
+    "method-not-allowed": Exit.INVALID,
+    "unsupported-media-type": Exit.INVALID,
+    "not-acceptable": Exit.INVALID,
+    "not-found": Exit.NOT_FOUND,
     "stream-not-found": Exit.NOT_FOUND,
     "offset-gone": Exit.NOT_FOUND,
     "unavailable": Exit.UNAVAILABLE,
@@ -58,6 +64,7 @@ EXIT_OF = {
     "backpressure": Exit.BACKPRESSURE,
     "memory-full": Exit.BACKPRESSURE,
     "disk-full": Exit.BACKPRESSURE,
+    "too-many-requests": Exit.BACKPRESSURE,
     "damaged": Exit.DAMAGED,
 }
 

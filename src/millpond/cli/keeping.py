@@ -12,7 +12,7 @@ from millpond.cli.session import Session, session_of
 from millpond.model.units import format_bytes
 
 if TYPE_CHECKING:
-    from millpond.pond.status import PondStatus, StreamStatus
+    from millpond.wire.status import PondStatus, StreamStatus
 
 
 def settle(

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from millpond.cli.schema_text import type_text
 from millpond.cli.source import form_of
 from millpond.errors import InvalidSchema
 from millpond.model.schema import SYSTEM_COLUMNS, TIMESTAMP
+from millpond.model.schema_text import type_text
 
 SAMPLE_ROWS = 10_000
 SAMPLE_BYTES = 8_000_000

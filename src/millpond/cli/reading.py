@@ -16,7 +16,7 @@ from millpond.model.units import format_bytes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from millpond.query import QueryReport, Start
+    from millpond.query import QueryReport
 
 FORMS = ("ndjson", "csv", "arrow", "table")
 
@@ -50,6 +50,8 @@ def cat(
       millpond cat grid/meters --from 2026-01-31T12:00:00Z --format csv > readings.csv
       millpond cat grid/meters --from 0:1000,1:2000 --columns vid,temp --format arrow > some.arrow
     """
+    from millpond.query import parse_start
+
     session = session_of(context)
     chosen = checked_form(form) or session.output.default_form()
     if follow and chosen == "table":
@@ -166,17 +168,6 @@ def checked_form(form: str | None) -> str | None:
 def names(text: str | None) -> list[str] | None:
     """The columns of "vid,temp"."""
     return None if text is None else [name.strip() for name in text.split(",")]
-
-
-def parse_start(text: str) -> Start:
-    """Where to begin: a word, a time, an offset, or offsets per streamlet; what none of them is, the pond refuses."""
-    if text.isdecimal():
-        return int(text)
-    pairs = [part.split(":") for part in text.split(",")]
-    if all(len(pair) == 2 and pair[0].strip().isdecimal() and pair[1].strip().isdecimal() for pair in pairs):
-        # "12:30" is streamlet 12 at offset 30: a time has a date.
-        return {int(streamlet): int(offset) for streamlet, offset in pairs}
-    return text
 
 
 def limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -104,7 +104,7 @@ def _schema(text: str | None, file: Path | None, like: Path | None, raw: bool) -
         )
     if raw:
         return None
-    from millpond.cli.schema_text import parse_schema, parse_schema_file
+    from millpond.model.schema_text import parse_schema, parse_schema_file
 
     if text is not None:
         return parse_schema(text)
@@ -118,7 +118,7 @@ def _schema(text: str | None, file: Path | None, like: Path | None, raw: bool) -
 
 def description(stream: Stream) -> dict[str, Any]:
     """What a stream is, as it was created and altered."""
-    from millpond.cli.schema_text import schema_text, type_text
+    from millpond.model.schema_text import schema_text, type_text
 
     definition = stream.definition
     settle = definition.settle
@@ -205,7 +205,7 @@ def alter(
     """
     import pyarrow as pa
 
-    from millpond.cli.schema_text import parse_schema
+    from millpond.model.schema_text import parse_schema
 
     session = session_of(context)
     with session.open() as pond:

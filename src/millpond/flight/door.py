@@ -10,8 +10,6 @@ is being closed, ends at its next batch.
 
 from __future__ import annotations
 
-import hmac
-import secrets
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -19,25 +17,24 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from millpond.errors import Backpressure, InvalidInput, MillpondError, PondClosed
+from millpond.errors import Backpressure, InvalidInput, MillpondError, PondClosed, Unauthenticated
+from millpond.wire.access import Caller
+from millpond.wire.desk import Desk
 from millpond.wire.failures import encode_failure
-from millpond.wire.served import LiveSource
 from millpond.wire.ticket import decode_ticket
 
 # Each stream holds a thread of the server and a batch or two. Far more than the tasks of a busy Spark.
 STREAMS_MAX = 512
-# 256 bits: not to be guessed.
-_TOKEN_BYTES = 32
 _PREFIX = "Bearer "
+_CALLER = "caller"
 
 
 class FlightDoor:
-    """Open from its making until `close`. Thread-safe."""
+    """Open from its making until `close`. Thread-safe. `token`: for those who hand it on to whoever is to call."""
 
-    def __init__(self, source: LiveSource, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
-        self._host = host
-        self._token = token or secrets.token_urlsafe(_TOKEN_BYTES)
-        self._server = _Server(source, f"grpc://{host}:{port}", self._token)
+    def __init__(self, desk: Desk, host: str = "127.0.0.1", port: int = 0, token: str = "") -> None:
+        self._host, self._token = host, token
+        self._server = _Server(desk, f"grpc://{host}:{port}")
 
     @property
     def location(self) -> str:
@@ -56,18 +53,18 @@ class FlightDoor:
 
 
 class _Server(flight.FlightServerBase):
-    def __init__(self, source: LiveSource, location: str, token: str) -> None:
-        self._source = source
+    def __init__(self, desk: Desk, location: str) -> None:
+        self._desk = desk
         self._closing = threading.Event()
         self._places = threading.BoundedSemaphore(STREAMS_MAX)
-        super().__init__(location, middleware={"token": _TokenCheck(token)})
+        super().__init__(location, middleware={_CALLER: _CallerCheck(desk)})
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         if not self._places.acquire(blocking=False):
             busy = Backpressure(f"{STREAMS_MAX} streams are being served already", hint="try again in a moment")
             raise _as_flight_error(busy)
         try:
-            schema, batches = self._source.live(decode_ticket(ticket.ticket))
+            schema, batches = self._desk.live(_caller(context), decode_ticket(ticket.ticket))
         except Exception as error:
             self._places.release()
             raise _as_flight_error(error) from error
@@ -92,14 +89,29 @@ class _Server(flight.FlightServerBase):
             self.shutdown()
 
 
-class _TokenCheck(flight.ServerMiddlewareFactory):
-    def __init__(self, token: str) -> None:
-        self._expected = (_PREFIX + token).encode()
+class _Known(flight.ServerMiddleware):
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
 
-    def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> None:
-        shown = next((values for name, values in headers.items() if name.lower() == "authorization"), [""])
-        if not hmac.compare_digest(shown[0].encode(), self._expected):
-            raise flight.FlightUnauthenticatedError("the token is missing or wrong")
+
+class _CallerCheck(flight.ServerMiddlewareFactory):
+    """Finds out who calls, before any handler is."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> _Known:
+        shown = next((values for name, values in headers.items() if name.lower() == "authorization"), [""])[0]
+        try:
+            return _Known(self._desk.authenticate(shown[len(_PREFIX) :] if shown.startswith(_PREFIX) else None))
+        except Unauthenticated as error:
+            raise flight.FlightUnauthenticatedError(error.message) from None
+
+
+def _caller(context: flight.ServerCallContext) -> Caller:
+    known = context.get_middleware(_CALLER)
+    assert isinstance(known, _Known)
+    return known.caller
 
 
 def _as_flight_error(error: Exception) -> flight.FlightError:

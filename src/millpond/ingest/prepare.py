@@ -14,6 +14,7 @@ import pyarrow as pa
 from millpond.ingest import raw
 from millpond.ingest.bounds import APPEND_BYTES_MAX, check_bytes
 from millpond.ingest.decode import decode
+from millpond.ingest.json_rows import JsonRows
 from millpond.ingest.route import route_batch, route_each, route_rows
 from millpond.log.engine import EncodedRows, Part
 from millpond.model.definition import StreamDefinition
@@ -34,6 +35,7 @@ class Ingest:
     def __init__(self, definition: StreamDefinition, bytes_max: int = APPEND_BYTES_MAX) -> None:
         self.definition = definition
         self._codec = codec_of(raw.CHECKED if definition.raw else definition.schema)
+        self._json = JsonRows(self._codec.schema)
         self._bytes_max = bytes_max
         self._times = [field.name for field in definition.schema if pa.types.is_timestamp(field.type)]
         # `next` on a count is one step for the interpreter: no lock.
@@ -66,6 +68,37 @@ class Ingest:
         parts, places = route_each(self.definition, self._codec, fitting, self._turn)
         place = iter(places)
         return EncodedRows(parts, [row if isinstance(row, Exception) else next(place) for row in found])
+
+    def json_row(self, text: bytes) -> Row:
+        """A single record given as a JSON object, checked; `InvalidRecord` says what is wrong with it."""
+        return self._json.one(text)
+
+    def checked_row(self, row: Any) -> Row:
+        """A single record given as a dict, checked; a raw event may leave out what it will be given."""
+        return self._codec.validate_one(row)
+
+    def encode_checked(self, rows: Sequence[Row], now_micros: int) -> EncodedRows:
+        """Checked rows, each an append of its own, encoded together."""
+        if self.definition.raw:
+            rows = [raw.fill_checked(row, now_micros) for row in rows]
+        try:
+            return route_each(self.definition, self._codec, rows, self._turn)
+        except Exception:  # one has text that is not text, or is too large: each by itself tells which
+            return self._encode_each(rows)
+
+    def _encode_each(self, rows: Sequence[Row]) -> EncodedRows:
+        parts: list[Part] = []
+        places: list[tuple[int, int] | Exception] = []
+        for row in rows:
+            try:
+                part, *_ = route_each(self.definition, self._codec, [row], self._turn).parts
+                check_bytes(len(part.encoded or b""), self._bytes_max)
+            except Exception as error:
+                places.append(error)
+            else:
+                places.append((len(parts), 0))
+                parts.append(part)
+        return EncodedRows(parts, places)
 
     def _plain(self, row: dict[str, Any], now_micros: int) -> Any:
         if not _PLAIN.issuperset(map(type, row.values())):

@@ -47,6 +47,16 @@ def _fill_row(row: Any, now: datetime) -> Any:
     return filled
 
 
+def fill_checked(row: tuple[Any, ...], now_micros: int) -> tuple[Any, ...]:
+    """A checked event, with what it may leave out."""
+    time, headers, body = row
+    return (
+        _EPOCH + timedelta(microseconds=now_micros) if time is None else time,
+        {} if headers is None else headers,
+        body,
+    )
+
+
 def _utf8(text: str) -> bytes | str:
     try:
         return text.encode()

@@ -8,7 +8,7 @@ sequence gets the first one's offsets, also after a reopen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -85,10 +85,21 @@ class EncodeRows(Protocol):
     def __call__(self, rows: Sequence[Any], now_micros: int) -> EncodedRows: ...
 
 
-class RowAppender(Protocol):
-    """Appends one record. Blocks until it is as durable as asked."""
+# Told of one append: its answer, or what went wrong. Called once, in whatever thread; must be quick and not raise.
+Told = Callable[[Ack | None, BaseException | None], None]
 
-    def __call__(self, row: Any, durability: Durability) -> Ack: ...
+
+class RowAppender(Protocol):
+    """Appends one record."""
+
+    def __call__(self, row: Any, durability: Durability) -> Ack:
+        """Blocks until the record is as durable as asked."""
+        ...
+
+    def submit(self, row: Any, durability: Durability, told: Told) -> None:
+        """Does not wait: `told` is called when the record is as durable as asked. If there is no room, `Backpressure`
+        is raised at once; `told` is not called for what was raised here."""
+        ...
 
 
 class LogEngine(Protocol):

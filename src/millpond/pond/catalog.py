@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import msgspec
 import pyarrow as pa
 
 from millpond.errors import Damaged
-from millpond.model.definition import FIRST_STREAM_ID, Durability, Settle, StreamDefinition
-from millpond.model.schema import TIMESTAMP, decode_schema, encode_schema
-from millpond.model.units import Bytes, Seconds
+from millpond.model.definition import FIRST_STREAM_ID, StreamDefinition
+from millpond.model.schema import TIMESTAMP
+from millpond.model.stored_definition import decode_definition
 
 CATALOG = StreamDefinition(
     id=1,
@@ -32,67 +31,6 @@ AUDIT = StreamDefinition(
     settle=None,
 )
 OWN_STREAMS = (CATALOG, AUDIT)
-
-
-class StoredDefinition(msgspec.Struct):
-    """A `StreamDefinition` as JSON."""
-
-    id: int
-    name: str
-    schemas: list[str]
-    keys: list[str]
-    event_time: str | None
-    streamlets: int
-    durability: Durability
-    settle_every_seconds: float | None
-    settle_bytes: int | None
-    partition_seconds: int
-    memory_bytes: int | None
-    raw: bool
-    generation: int
-
-
-def encode_definition(definition: StreamDefinition) -> str:
-    """The body of a catalog record."""
-    settle = definition.settle
-    stored = StoredDefinition(
-        id=definition.id,
-        name=definition.name,
-        schemas=[encode_schema(schema) for schema in definition.schemas],
-        keys=list(definition.keys),
-        event_time=definition.event_time,
-        streamlets=definition.streamlets,
-        durability=definition.durability,
-        settle_every_seconds=settle.every_seconds if settle else None,
-        settle_bytes=settle.bytes_live if settle else None,
-        partition_seconds=definition.partition_seconds,
-        memory_bytes=definition.memory_bytes,
-        raw=definition.raw,
-        generation=definition.generation,
-    )
-    return msgspec.json.encode(stored).decode()
-
-
-def decode_definition(body: str) -> StreamDefinition:
-    """The definition in a catalog record."""
-    stored = msgspec.json.decode(body, type=StoredDefinition)
-    settle = None
-    if stored.settle_every_seconds is not None and stored.settle_bytes is not None:
-        settle = Settle(Seconds(stored.settle_every_seconds), Bytes(stored.settle_bytes))
-    return StreamDefinition(
-        id=stored.id,
-        name=stored.name,
-        schemas=tuple(decode_schema(text) for text in stored.schemas),
-        keys=tuple(stored.keys),
-        event_time=stored.event_time,
-        streamlets=stored.streamlets,
-        durability=stored.durability,
-        settle=settle,
-        partition_seconds=stored.partition_seconds,
-        memory_bytes=stored.memory_bytes,
-        raw=stored.raw,
-        generation=stored.generation,
-    )
 
 
 @dataclass

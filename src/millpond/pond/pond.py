@@ -24,18 +24,20 @@ from millpond.model.definition import Durability, Settle, StreamDefinition, chec
 from millpond.model.names import check_name
 from millpond.model.offsets import ranges_between
 from millpond.model.schema import RAW_EVENTS, check_alteration, check_schema
+from millpond.model.stored_definition import encode_definition
 from millpond.model.units import Duration, Size, parse_bytes, parse_seconds
 from millpond.pond.background import Background
-from millpond.pond.catalog import AUDIT, CATALOG, OWN_STREAMS, Catalog, encode_definition
+from millpond.pond.catalog import AUDIT, CATALOG, OWN_STREAMS, Catalog
+from millpond.pond.desk import PondDesk
 from millpond.pond.directory import PondDirectory
-from millpond.pond.status import PondStatus
+from millpond.pond.gate import SecretGate
 from millpond.pond.stream import Stream
-from millpond.pond.verify import Progress, VerifyReport, verify_pond
+from millpond.pond.verify import Progress, verify_pond
 from millpond.settings import Settings
 from millpond.storage import Storage
-from millpond.wire.live import live_batches
+from millpond.wire.access import Grant, new_secret
 from millpond.wire.served import Change
-from millpond.wire.ticket import LiveTicket
+from millpond.wire.status import PondStatus, VerifyReport
 
 if TYPE_CHECKING:
     from millpond.flight import FlightDoor
@@ -245,20 +247,14 @@ class Pond:
         for listener in list(self._listeners):
             listener(change)
 
-    def live(self, ticket: LiveTicket) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """A ticket's records, for the Flight door."""
-        self._check_open()
-        for stream in self._stream_list():
-            if stream.settling.definition.id == ticket.stream:
-                return live_batches(stream.halves, ticket)
-        raise StreamNotFound(f"no stream with id {ticket.stream}", hint="it was dropped; make the DataFrame again")
-
     def _open_door(self) -> FlightDoor:
         with self._changing():
             if self._door is None:
                 from millpond.flight import FlightDoor  # a tenth of a second that only Spark's users pay
 
-                self._door = FlightDoor(self)
+                token = new_secret()
+                gate = SecretGate(token, Grant("", frozenset(("read",))))
+                self._door = FlightDoor(PondDesk(self, gate), token=token)
             return self._door
 
     # Looking after it.
@@ -267,6 +263,10 @@ class Pond:
     def path(self) -> str:
         return self._directory.path
 
+    @property
+    def id(self) -> str:
+        return self._directory.id.hex()
+
     def status(self) -> PondStatus:
         """How the pond does: every stream, the log, and how much was written for what was appended."""
         streams = tuple(stream.status() for stream in self.streams())
@@ -274,7 +274,7 @@ class Pond:
         archived = sum(s.settling.bytes_written + s.settling.compacted_bytes for s in streams)
         written = log.journal_written_bytes + log.spill_written_bytes + archived
         ratio = written / log.appended_bytes if log.appended_bytes else None
-        return PondStatus(self.path, self._directory.id.hex(), streams, log, ratio, log.warnings)
+        return PondStatus(self.path, self.id, streams, log, ratio, log.warnings)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every checksum and every count. `progress(what, done, total)` is called on the way."""

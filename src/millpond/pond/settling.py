@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -21,22 +21,9 @@ from millpond.log.engine import LogEngine
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange, ranges_between
 from millpond.settings import Settings
+from millpond.wire.status import SettleState
 
 RETRY_SECONDS_FIRST = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class SettleState:
-    """How settling goes, for `status()`."""
-
-    settles: int = 0
-    rows: int = 0
-    bytes_written: int = 0
-    compacted_bytes: int = 0
-    last_micros: int | None = None
-    failures: int = 0
-    failure: str = ""
-    retry_seconds: float = 0.0
 
 
 class Settling:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,13 @@ from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
 from millpond.errors import InvalidValue, StreamNotFound
 from millpond.ingest import Ingest, NotPlain
-from millpond.log.engine import Ack, LogEngine
+from millpond.log.engine import Ack, LogEngine, Told
 from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.pond.settling import Settling
-from millpond.pond.status import StreamStatus
 from millpond.query import Halves, QueryReport, SegmentListing, Snapshot, Start, StreamReader, Where
 from millpond.settings import Settings
 from millpond.wire.served import Door
+from millpond.wire.status import StreamStatus
 
 
 class Stream:
@@ -102,6 +102,15 @@ class Stream:
             schema_version=ingest.definition.schema_version,
         )
 
+    def submit_json(self, text: bytes, told: Told) -> None:
+        """Append one record given as a JSON object, at the stream's durability, without waiting: `told` is called when
+        it is safe. What is wrong with the record is raised here."""
+        self._submit(self._ingest.json_row(text), self._durability, told)
+
+    def submit(self, row: Mapping[str, Any], told: Told) -> None:
+        """As `submit_json`, for a dict."""
+        self._submit(self._ingest.checked_row(row), self._durability, told)
+
     # Reading.
 
     def read(
@@ -129,6 +138,12 @@ class Stream:
     ) -> Iterator[pa.RecordBatch]:
         """As `scan`, batch by batch."""
         return query.scan_batches(self.halves, where, columns, limit)
+
+    def open_scan(
+        self, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """As `scan_batches`, with the schema of the batches."""
+        return query.open_scan(self.halves, where, columns, limit)
 
     def count(self, where: Where = None) -> int:
         """How many records match."""
@@ -205,6 +220,7 @@ class Stream:
         """Take appends as this definition has them."""
         ingest = Ingest(definition, self._settings.append_bytes_max)
         self._append_row = self._log.row_appender(definition.id, ingest.encode_rows, definition.schema_version)
+        self._submit = self._log.row_appender(definition.id, ingest.encode_checked, definition.schema_version).submit
         self._ingest, self._durability, self._plain_rows = ingest, definition.durability, ingest.takes_plain_rows
 
     @property

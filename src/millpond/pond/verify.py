@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from millpond.log.embedded.engine import EmbeddedLog
 from millpond.model.findings import Finding
 from millpond.pond.stream import Stream
+from millpond.wire.status import VerifyReport
 
 # What is being looked at, how far, of how much.
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
-    """What was looked at, and what was found. `ok`: no error among the findings."""
-
-    streams: int
-    records: int
-    objects: int
-    journal_bytes: int
-    archive_bytes: int
-    findings: tuple[Finding, ...]
-
-    @property
-    def ok(self) -> bool:
-        return not any(finding.severity == "error" for finding in self.findings)
 
 
 def verify_pond(log: EmbeddedLog, streams: Sequence[Stream], progress: Progress | None = None) -> VerifyReport:

@@ -6,9 +6,9 @@
 from millpond.query.halves import Halves
 from millpond.query.listing import SegmentListing, read_segment, segments
 from millpond.query.lookup import get
-from millpond.query.positions import Start
+from millpond.query.positions import Start, parse_start
 from millpond.query.reader import StreamReader, read
-from millpond.query.scan import QueryReport, count, plan, scan, scan_batches
+from millpond.query.scan import QueryReport, count, open_scan, plan, scan, scan_batches
 from millpond.query.snapshot import Snapshot
 from millpond.query.terms import Where
 from millpond.query.values import parse_value
@@ -17,11 +17,13 @@ __all__ = [
     "Halves",
     "Snapshot",
     "Start",
+    "parse_start",
     "Where",
     "read",
     "StreamReader",
     "scan",
     "scan_batches",
+    "open_scan",
     "count",
     "plan",
     "QueryReport",

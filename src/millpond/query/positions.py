@@ -30,6 +30,17 @@ Start = str | int | datetime | Mapping[int, int]
 _FORMS = '"earliest", "latest", an offset, {streamlet: offset}, a datetime or an ISO time like "2026-01-31T12:00:00Z"'
 
 
+def parse_start(text: str) -> Start:
+    """Where to begin: a word, a time, an offset, or offsets per streamlet; what none of them is, `resolve` refuses."""
+    if text.isdecimal():
+        return int(text)
+    pairs = [part.split(":") for part in text.split(",")]
+    if all(len(pair) == 2 and pair[0].strip().isdecimal() and pair[1].strip().isdecimal() for pair in pairs):
+        # "12:30" is streamlet 12 at offset 30: a time has a date.
+        return {int(streamlet): int(offset) for streamlet, offset in pairs}
+    return text
+
+
 def resolve(halves: Halves, snapshot: Snapshot, start: Start) -> dict[int, int]:
     """The offset per streamlet at which a read from `start` begins."""
     match start:

@@ -42,7 +42,7 @@ def scan(
     halves: Halves, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
 ) -> pa.Table:
     """The records that match, as one table: the user's columns, or those named (system columns among them)."""
-    schema, batches = _open(halves, where, columns, limit)
+    schema, batches = open_scan(halves, where, columns, limit)
     return pa.Table.from_batches(list(batches), schema)
 
 
@@ -50,12 +50,13 @@ def scan_batches(
     halves: Halves, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """As `scan`, in batches of bounded size. The snapshot is that of the call, not of the first batch."""
-    return _open(halves, where, columns, limit)[1]
+    return open_scan(halves, where, columns, limit)[1]
 
 
-def _open(
+def open_scan(
     halves: Halves, where: Where, columns: Sequence[str] | None, limit: int | None
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """As `scan_batches`, with the schema of the batches."""
     if limit is not None and limit < 0:
         raise InvalidValue(f"a limit of {limit}", hint="0 or more rows; leave it out for all")
     definition = halves.definition

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from millpond.errors import InvalidRecord, PondClosed, StreamNotFound
-from millpond.log.engine import EncodedRows, LogEngine, Part
+from millpond.log.engine import Ack, EncodedRows, LogEngine, Part
 from millpond.model.definition import DURABILITIES, Durability
 from millpond.testing.engine_records import STREAM, STREAMLETS, append, encoded_part, ids_of, in_threads, rows_of
 
@@ -81,3 +82,37 @@ class RowAppenderContract:
         engine.close()
         with pytest.raises(PondClosed):
             append_row(3, "disk")
+
+    @pytest.mark.parametrize("durability", DURABILITIES)
+    def test_a_submitted_record_is_told_of_when_it_is_there(self, engine: LogEngine, durability: Durability) -> None:
+        appender = engine.row_appender(STREAM.id, encode, STREAM.schema_version)
+        told: list[tuple[Ack | None, BaseException | None]] = []
+        all_told = threading.Event()
+
+        def tell(answer: Ack | None, error: BaseException | None) -> None:
+            told.append((answer, error))
+            if len(told) == 40:
+                all_told.set()
+
+        for n in range(40):
+            appender.submit(-1 if n % 10 == 9 else n, durability, tell)
+        assert all_told.wait(30)
+        acks = [answer for answer, error in told if answer is not None and error is None]
+        refused = [error for answer, error in told if answer is None]
+        assert len(acks) == 36
+        assert [type(error) for error in refused] == [InvalidRecord] * 4
+        found = [
+            n
+            for ack in acks
+            for streamlet, offsets in ack.ranges.items()
+            for n in ids_of(engine, streamlet, offsets.start, offsets.stop)
+        ]
+        assert sorted(found) == [n for n in range(40) if n % 10 != 9]
+
+    def test_nothing_is_submitted_to_what_is_closed(self, engine: LogEngine) -> None:
+        appender = engine.row_appender(STREAM.id, encode, STREAM.schema_version)
+        engine.close()
+        told: list[object] = []
+        with pytest.raises(PondClosed):
+            appender.submit(1, "disk", lambda answer, error: told.append((answer, error)))
+        assert not told

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.clock import SystemClock
-from millpond.errors import InvalidValue, OffsetGone, PondClosed, StreamNotFound
-from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo
+from millpond.errors import Backpressure, InvalidValue, OffsetGone, PondClosed, StreamNotFound
+from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo, Told
 from millpond.model.definition import Durability, StreamDefinition
 from millpond.model.evaluate import filter_batch
 from millpond.model.offsets import OffsetRange
@@ -107,16 +107,17 @@ class SimpleLog:
             return appended
 
     def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
-        def append_row(row: Any, durability: Durability) -> Ack:
-            now = self._clock.now_micros()
-            parts, (place,) = encode([row], now)
-            if isinstance(place, Exception):
-                raise place
-            return self.append(
-                stream_id, parts, ingest_micros=now, durability=durability, schema_version=schema_version
-            )
+        return _SimpleRows(self, stream_id, encode, schema_version)
 
-        return append_row
+    def append_row(
+        self, stream_id: int, row: Any, durability: Durability, encode: EncodeRows, schema_version: int
+    ) -> Ack:
+        """What the row appender does."""
+        now = self._clock.now_micros()
+        parts, (place,) = encode([row], now)
+        if isinstance(place, Exception):
+            raise place
+        return self.append(stream_id, parts, ingest_micros=now, durability=durability, schema_version=schema_version)
 
     def appended_bytes(self, stream_id: int) -> int:
         with self._grown:
@@ -276,3 +277,21 @@ def _combine(rows: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatc
     ]
     (batch,) = pa.Table.from_batches(whole, schema=schema).combine_chunks().to_batches()
     return batch
+
+
+class _SimpleRows:
+    def __init__(self, log: SimpleLog, stream_id: int, encode: EncodeRows, schema_version: int) -> None:
+        self._log, self._stream_id, self._encode, self._version = log, stream_id, encode, schema_version
+
+    def __call__(self, row: Any, durability: Durability) -> Ack:
+        return self._log.append_row(self._stream_id, row, durability, self._encode, self._version)
+
+    def submit(self, row: Any, durability: Durability, told: Told) -> None:
+        try:
+            answer = self(row, durability)
+        except (PondClosed, Backpressure):
+            raise
+        except Exception as error:
+            told(None, error)
+        else:
+            told(answer, None)

@@ -4,7 +4,7 @@
 """
 
 from millpond.wire.failures import Failure, decode_failure, encode_failure
-from millpond.wire.served import Change, Door, LiveSource, ServedPond, ServedStream
+from millpond.wire.served import Change, Door, ServedPond, ServedStream
 from millpond.wire.ticket import LiveTicket, decode_ticket, encode_ticket
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "Failure",
     "encode_failure",
     "decode_failure",
-    "LiveSource",
     "Door",
     "ServedStream",
     "ServedPond",

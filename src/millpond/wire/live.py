@@ -15,7 +15,10 @@ from millpond.wire.ticket import LiveTicket
 
 
 def live_batches(halves: Halves, ticket: LiveTicket) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """What `LiveSource.live` promises, for the stream that the ticket names and `halves` are of."""
+    """Exactly the kept records in the ticket's ranges (live, or settled meanwhile), with its columns in its order,
+    those that cannot match its predicate left out. What is wrong with the ticket is raised here, not while iterating,
+    unless it happens later (`OffsetGone` if the stream is truncated on the way). `halves` are those of the ticket's
+    stream."""
     definition = halves.definition
     halves.check_generation(ticket.generation)
     if ticket.stream != definition.id:

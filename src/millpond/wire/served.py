@@ -8,29 +8,14 @@ retry, a second scan or a slow task reads the same records, also if they have se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-import pyarrow as pa
-
 from millpond.model.definition import StreamDefinition
-from millpond.wire.ticket import LiveTicket
 
 if TYPE_CHECKING:
     from millpond.query.snapshot import Snapshot
-
-
-class LiveSource(Protocol):
-    """Where a Flight door gets live records from. Thread-safe; called by many doors' threads at once."""
-
-    def live(self, ticket: LiveTicket) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Exactly the kept records in the ticket's ranges (live, or settled meanwhile), with its columns in its order,
-        those that cannot match its predicate left out. What is wrong with the ticket is raised here, not while
-        iterating, unless it happens later (`OffsetGone` if the stream is truncated on the way).
-
-        `millpond.wire.live.live_batches` does it for one stream's halves."""
-        ...
 
 
 class Door(Protocol):

@@ -8,20 +8,23 @@ committer encodes those of a whole group in one go and writes them as one append
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from millpond.clock import Clock
 from millpond.errors import InvalidValue, StreamNotFound, TooLarge
 from millpond.log.embedded import frame as frames
-from millpond.log.embedded.commit_queue import Request
+from millpond.log.embedded.commit_queue import CommitQueue, Request
 from millpond.log.embedded.frame import Draft, crc32
-from millpond.log.engine import Ack, EncodeRows, Part
+from millpond.log.engine import Ack, EncodeRows, Part, Told
 from millpond.log.keeper import Keeper
 from millpond.log.live import LiveStream
 from millpond.log.piece import Piece
 from millpond.model.definition import Durability
 from millpond.model.offsets import OffsetRange
+
+logger = logging.getLogger(__name__)
 
 
 class Append(Request):
@@ -70,6 +73,22 @@ def check_bytes(size: int, bytes_max: int) -> None:
         )
 
 
+class _Submitted(Append):
+    """An append that nobody waits for: whoever submitted it is told."""
+
+    def __init__(self, durability: Durability, stream: LiveStream, told: Told) -> None:
+        # No lock to wait on, hence not the base's.
+        self.durability, self.stream, self._told = durability, stream, told
+
+    def finish(self) -> None:
+        assert not self.finished
+        self.finished = True
+        try:
+            self._told(self.answer, self.error)
+        except Exception:  # the committer and everybody else's appends go on
+            logger.exception("whoever submitted an append failed when it was told")
+
+
 class _TogetherRows(Append):
     """Single records of one stream, committed as one append: a frame for each would cost as much as the record."""
 
@@ -91,8 +110,7 @@ class _TogetherRows(Append):
 
 
 class SingleRows:
-    """The `RowAppender` of one stream, and the maker of its appends' drafts. `wait` is called before an append that may
-    find memory full, `put` with each."""
+    """The `RowAppender` of one stream, and the maker of its appends' drafts."""
 
     def __init__(
         self,
@@ -101,23 +119,31 @@ class SingleRows:
         version: int,
         clock: Clock,
         keeper: Keeper,
-        wait: Callable[[LiveStream], None],
-        put: Callable[[Append], None],
+        wait: Callable[[LiveStream, float | None], None],
+        queue: CommitQueue,
     ) -> None:
+        """`wait` is called when memory may be full: for at most so many seconds, None for as long as is set."""
         self._stream, self._encode, self._version, self._clock = stream, encode, version, clock
-        self._keeper, self._wait, self._put = keeper, wait, put
+        self._keeper, self._wait, self._queue, self._put = keeper, wait, queue, queue.put
 
     def __call__(self, row: Any, durability: Durability) -> Ack:
         # As few steps as can be: see above.
         append = Append(durability, self._stream)
         append.row, append.maker = row, self
         if self._keeper.tight:
-            self._wait(self._stream)
+            self._wait(self._stream, None)
         self._put(append)
         if append.error is not None:
             raise append.error
         assert append.answer is not None
         return append.answer
+
+    def submit(self, row: Any, durability: Durability, told: Told) -> None:
+        append = _Submitted(durability, self._stream, told)
+        append.row, append.maker = row, self
+        if self._keeper.tight:
+            self._wait(self._stream, 0)
+        self._queue.submit(append)
 
     def make(self, requests: list[Append]) -> list[Append]:
         """In the committer's thread."""

@@ -101,12 +101,16 @@ class CommitQueue:
 
     def put(self, request: Request) -> None:
         """Queue, and wait until the request is finished. `PondClosed` if nobody is going to take it."""
+        self.submit(request)
+        request.done.acquire()
+
+    def submit(self, request: Request) -> None:
+        """Queue, and go on. `PondClosed` if nobody is going to take it."""
         if not self._closed:
             self._waiting.append(request)
             if self._idle:
                 self._wake_up()
             if not self._left or not self._withdraw(request):
-                request.done.acquire()
                 return
         raise _closed()
 

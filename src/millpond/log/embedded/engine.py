@@ -198,18 +198,19 @@ class EmbeddedLog:
             self._clock,
             self._keeper,
             self._wait_for_memory,
-            self._committer.queue.put,
+            self._committer.queue,
         )
 
     def appended_bytes(self, stream_id: int) -> int:
         return self._stream(stream_id).appended_bytes
 
-    def _wait_for_memory(self, stream: LiveStream) -> None:
+    def _wait_for_memory(self, stream: LiveStream, seconds: float | None = None) -> None:
         if not self._keeper.full(stream):
             return
         with self._lock:
             fits = self._keeper.room.wait_for(
-                lambda: self._closed or not self._keeper.full(stream), self._settings.memory_wait_seconds
+                lambda: self._closed or not self._keeper.full(stream),
+                self._settings.memory_wait_seconds if seconds is None else seconds,
             )
         if not fits:
             raise MemoryFull(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.cli.schema_text import TYPES, parse_schema, parse_schema_file, schema_text, type_text
 from millpond.errors import InvalidSchema
 from millpond.model.schema import TIMESTAMP, check_schema
+from millpond.model.schema_text import TYPES, parse_schema, parse_schema_file, schema_text, type_text
 
 names = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,10}", fullmatch=True)
 plain = st.sampled_from(sorted({str(kind): kind for kind in TYPES.values()}.values(), key=str)) | st.builds(

@@ -66,6 +66,11 @@ def parse_schema(text: str) -> pa.Schema:
     return pa.schema(fields)
 
 
+def parse_type(text: str) -> pa.DataType:
+    """The type that a text describes."""
+    return parse_schema(f"x {text}").field(0).type
+
+
 def schema_text(schema: pa.Schema) -> str:
     """The text that `parse_schema` reads as this schema."""
     return ", ".join(_column_text(field, " ") for field in schema)
@@ -227,7 +232,7 @@ def _json_field(found: Any) -> pa.Field:
 def _json_type(found: Any) -> pa.DataType:
     match found:
         case str():
-            return parse_schema(f"x {found}").field(0).type
+            return parse_type(found)
         case {"type": "array", "elementType": inner}:
             return pa.list_(_json_type(inner))
         case {"type": "map", "keyType": key, "valueType": value}:

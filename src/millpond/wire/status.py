@@ -7,7 +7,21 @@ from dataclasses import dataclass
 
 from millpond.log.engine import LogStatus
 from millpond.model.definition import Durability
-from millpond.pond.settling import SettleState
+from millpond.model.findings import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class SettleState:
+    """How settling goes, for `status()`."""
+
+    settles: int = 0
+    rows: int = 0
+    bytes_written: int = 0
+    compacted_bytes: int = 0
+    last_micros: int | None = None
+    failures: int = 0
+    failure: str = ""
+    retry_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +56,19 @@ class PondStatus:
     log: LogStatus
     write_amplification: float | None
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was looked at, and what was found. `ok`: no error among the findings."""
+
+    streams: int
+    records: int
+    objects: int
+    journal_bytes: int
+    archive_bytes: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not any(finding.severity == "error" for finding in self.findings)

@@ -1,0 +1,290 @@
+"""The desk over a pond: every request of every door is checked and answered here.
+
+The check comes first and is the same for all: `_admit` looks at the request's own right and stream. A handler is found
+by the request's class, so that a request without one cannot be served by accident.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from millpond.errors import InvalidInput, InvalidSchema, InvalidValue, MillpondError, StreamNotFound
+from millpond.log.engine import Ack, Told
+from millpond.model import definition as model
+from millpond.model import predicate as predicates
+from millpond.model.definition import check_durability
+from millpond.model.schema_text import parse_schema, parse_type
+from millpond.model.stored_definition import encode_definition
+from millpond.pond.gate import Gate
+from millpond.query import Where, parse_start, parse_value
+from millpond.query.snapshot import Snapshot
+from millpond.wire import requests as ask
+from millpond.wire.access import Caller, check
+from millpond.wire.answers import MARK, Counted, DropPlan, Node, SettlePlan, SnapshotMark, StreamInfo
+from millpond.wire.desk import Batches, Reader
+from millpond.wire.live import live_batches
+from millpond.wire.ticket import LiveTicket
+
+if TYPE_CHECKING:
+    from millpond.pond.pond import Pond
+    from millpond.pond.stream import Stream
+
+
+class PondDesk:
+    """Thread-safe. `flight` tells where the Flight door is (port, TLS), once there is one."""
+
+    def __init__(self, pond: Pond, gate: Gate) -> None:
+        self._pond, self._gate = pond, gate
+        self.flight: tuple[int, bool] | None = None
+        self._calls: dict[type[ask.Request], Callable[[Caller, Any], Any]] = {
+            ask.AboutNode: self._about_node,
+            ask.ListStreams: self._list_streams,
+            ask.Describe: lambda caller, request: _info(self._stream(request)),
+            ask.Create: self._create,
+            ask.Alter: self._alter,
+            ask.Drop: self._drop,
+            ask.Settle: self._settle,
+            ask.StreamStatus: lambda caller, request: self._stream(request).status(),
+            ask.PondStatus: lambda caller, request: pond.status(),
+            ask.Segments: lambda caller, request: self._stream(request).segments(),
+            ask.CountRows: lambda caller, request: Counted(self._stream(request).count(_where(request))),
+            ask.Explain: lambda caller, request: self._stream(request).explain(_where(request)),
+            ask.Verify: lambda caller, request: pond.verify(),
+            ask.TakeSnapshot: lambda caller, request: _mark(*_snapshot(self._stream(request))),
+            ask.CreateToken: lambda caller, request: gate.create(request),
+            ask.ListTokens: lambda caller, request: gate.tokens(),
+            ask.RevokeToken: lambda caller, request: gate.revoke(request.token),
+        }
+        self._fetches: dict[type[ask.Request], Callable[[Any], Batches]] = {
+            ask.Scan: self._scan,
+            ask.Get: self._get,
+            ask.ReadSegment: self._read_segment,
+            ask.Objects: self._objects,
+            ask.Audit: lambda request: _whole(pond.audit()),
+        }
+
+    # Who calls, and whether they may.
+
+    def authenticate(self, token: str | None) -> Caller:
+        return self._gate.authenticate(token)
+
+    def _admit(self, caller: Caller, request: ask.Request) -> None:
+        """The one check. A request that takes no right is answered with what the caller may see."""
+        if request.right is not None:
+            check(caller, request.right, request.stream)
+
+    def _stream(self, request: ask.Request) -> Stream:
+        return self._pond.stream(request.stream)
+
+    # Requests.
+
+    def call(self, caller: Caller, request: ask.Call) -> Any:
+        self._admit(caller, request)
+        return self._calls[type(request)](caller, request)
+
+    def fetch(self, caller: Caller, request: ask.Fetch) -> Batches:
+        self._admit(caller, request)
+        return self._fetches[type(request)](request)
+
+    def live(self, caller: Caller, ticket: LiveTicket) -> Batches:
+        for stream in self._pond.served_streams():
+            if stream.settling.definition.id == ticket.stream:
+                check(caller, "read", stream.name)
+                return Batches(*live_batches(stream.halves, ticket))
+        raise StreamNotFound(f"no stream with id {ticket.stream}", hint="it was dropped; make the DataFrame again")
+
+    def read(self, caller: Caller, request: ask.Read) -> Reader:
+        self._admit(caller, request)
+        start = parse_start(request.start) if isinstance(request.start, str) else request.start
+        return self._stream(request).read(
+            start,
+            follow=request.follow,
+            columns=request.columns,
+            where=_where(request),
+            batch_rows=request.batch_rows,
+        )
+
+    def append(self, caller: Caller, request: ask.Append, rows: Any) -> Ack:
+        self._admit(caller, request)
+        return self._stream(request).append(
+            rows,
+            producer=request.producer,
+            sequence=request.sequence,
+            durability=None if request.durability is None else check_durability(request.durability),
+        )
+
+    def schema(self, caller: Caller, request: ask.Append) -> pa.Schema:
+        self._admit(caller, request)
+        return self._stream(request).schema
+
+    def submit(self, caller: Caller, request: ask.Append, body: bytes, told: Told) -> None:
+        self._admit(caller, request)
+        self._stream(request).submit_json(body, told)
+
+    # Calls.
+
+    def _about_node(self, caller: Caller, request: ask.AboutNode) -> Node:
+        port, tls = self.flight or (None, False)
+        grants = tuple((grant.prefix, tuple(sorted(grant.rights))) for grant in caller.grants)
+        return Node(metadata.version("millpond"), self._pond.id, port, tls, caller.name, grants)
+
+    def _list_streams(self, caller: Caller, request: ask.ListStreams) -> list[StreamInfo]:
+        return [_info(stream) for stream in self._pond.streams() if _sees(caller, stream.name)]
+
+    def _create(self, caller: Caller, request: ask.Create) -> StreamInfo:
+        settle = request.settle
+        return _info(
+            self._pond.create_stream(
+                request.stream,
+                _schema(request.schema, request.schema_arrow),
+                keys=request.keys,
+                event_time=request.event_time,
+                streamlets=request.streamlets,
+                durability=check_durability(request.durability),
+                settle=None if settle is None else model.Settle(every=settle.every, bytes=settle.bytes),
+                partition=request.partition,
+                memory=request.memory,
+                exist_ok=request.exist_ok,
+            )
+        )
+
+    def _alter(self, caller: Caller, request: ask.Alter) -> StreamInfo:
+        whole = _schema(request.schema, request.schema_arrow)
+        if (whole is None) == (request.add is None):
+            raise InvalidValue(
+                "an alteration names the whole schema or the columns to add", hint='one of the two, e.g. "add"'
+            )
+        if whole is None:
+            added = _schema(request.add, None)
+            assert added is not None
+            whole = pa.schema([*self._stream(request).schema, *added])
+        return _info(self._pond.alter_stream(request.stream, whole))
+
+    def _drop(self, caller: Caller, request: ask.Drop) -> DropPlan:
+        status = self._stream(request).status()
+        if not request.preview:
+            self._pond.drop_stream(request.stream)
+        return DropPlan(
+            status.name,
+            status.rows_live,
+            status.rows_settled,
+            status.bytes_live,
+            status.bytes_settled,
+            status.objects,
+            done=not request.preview,
+        )
+
+    def _settle(self, caller: Caller, request: ask.Settle) -> Any:
+        stream = self._stream(request)
+        if not request.preview:
+            return stream.settle()
+        live = stream.snapshot().live
+        return SettlePlan(stream.name, sum(map(len, live.values())), stream.status().bytes_live, live)
+
+    # Fetches.
+
+    def _scan(self, request: ask.Scan) -> Batches:
+        return Batches(*self._stream(request).open_scan(_where(request), request.columns, request.limit))
+
+    def _get(self, request: ask.Get) -> Batches:
+        stream = self._stream(request)
+        keys = stream.definition.keys
+        column = request.by if request.by is not None else keys[0] if keys else ""
+        value: Any = request.key
+        if request.exact:
+            value = _exact(request.key)
+        elif column in keys:  # what is no key is refused by the lookup itself, which knows what to do instead
+            value = parse_value(request.key, stream.schema, column)
+        if request.by is None:
+            return _whole(stream.get(value, limit=request.limit))
+        return _whole(stream.get(limit=request.limit, **{request.by: value}))
+
+    def _read_segment(self, request: ask.ReadSegment) -> Batches:
+        stream = self._stream(request)
+        batches = stream.read_segment(request.segment, columns=request.columns)
+        return Batches(stream.read("latest", columns=request.columns).schema, batches)
+
+    def _objects(self, request: ask.Objects) -> Batches:
+        definition, snapshot, root = _snapshot(self._stream(request))
+        entries = snapshot.settled.objects.entries
+        mark = msgspec.json.encode(_mark(definition, snapshot, root))
+        return _whole(entries.replace_schema_metadata({MARK: mark}))
+
+
+def _sees(caller: Caller, stream: str) -> bool:
+    return any(grant.covers(stream) for grant in caller.grants)
+
+
+def _info(stream: Stream) -> StreamInfo:
+    return StreamInfo.of(stream.definition, stream.archive.root)
+
+
+def _snapshot(stream: Stream) -> tuple[model.StreamDefinition, Snapshot, str]:
+    return stream.definition, stream.snapshot(), stream.archive.root
+
+
+def _mark(definition: model.StreamDefinition, snapshot: Snapshot, root: str) -> SnapshotMark:
+    return SnapshotMark(
+        encode_definition(definition),
+        snapshot.version,
+        dict(snapshot.boundary),
+        dict(snapshot.heads),
+        root,
+        tuple(snapshot.settled.warnings),
+    )
+
+
+def _whole(table: pa.Table) -> Batches:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from table.to_batches()
+
+    return Batches(table.schema, batches())
+
+
+def _where(request: Any) -> Where:
+    if request.predicate is None:
+        where: str | None = request.where
+        return where
+    if request.where is not None:
+        raise InvalidValue("both where and predicate are given", hint="give one of the two")
+    return predicates.decode(request.predicate.encode())
+
+
+def _schema(described: str | Sequence[ask.ColumnSpec] | None, arrow: str | None) -> pa.Schema | None:
+    if arrow is not None:
+        if described is not None:
+            raise InvalidValue("both schema and schema_arrow are given", hint="give one of the two")
+        return _decoded(lambda: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(arrow, validate=True))))
+    if described is None or isinstance(described, str):
+        return None if described is None else parse_schema(described)
+    return pa.schema([pa.field(column.name, parse_type(column.type), column.nullable) for column in described])
+
+
+def _decoded(decode: Callable[[], Any]) -> Any:
+    """Arrow's own form of something, from outside."""
+    try:
+        return decode()
+    except (binascii.Error, ValueError, OSError, pa.ArrowException) as error:
+        raise InvalidSchema(
+            f"not a schema as Arrow serialises it: {error}", hint="base64 of schema.serialize()"
+        ) from None
+
+
+def _exact(text: str) -> Any:
+    try:
+        with pa.ipc.open_stream(base64.b64decode(text, validate=True)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        value = table.column(0)[0].as_py()
+    except MillpondError:
+        raise
+    except Exception as error:
+        raise InvalidInput(f"not a key as Arrow serialises it: {error}", hint="send the key as text") from None
+    return value

@@ -1,0 +1,78 @@
+"""The desk: where every door brings its requests. One protocol, so that doors know neither each other nor the pond.
+
+Whoever implements it checks the caller's right before anything else, in one place for all requests. A door's part is to
+find out who calls (`authenticate`), to keep its own bounds, and to translate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from millpond.log.engine import Ack, Told
+from millpond.wire.access import Caller
+from millpond.wire.requests import Append, Call, Fetch, Read
+from millpond.wire.ticket import LiveTicket
+
+
+class Batches(NamedTuple):
+    """What a fetch gives: errors of the request are raised before there is one, later ones while iterating."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+class Reader(Protocol):
+    """A read that is under way. One thread polls; any thread may close."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def position(self) -> Mapping[int, int]:
+        """The next offset per streamlet."""
+        ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def poll(self) -> pa.RecordBatch | None:
+        """The next batch; None at the end (`closed` then), or when nothing arrived for a moment."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Desk(Protocol):
+    """Thread-safe. Every method but `authenticate` and `submit` may block."""
+
+    def authenticate(self, token: str | None) -> Caller:
+        """Who shows this token; `Unauthenticated` if nobody may who shows that. Quick."""
+        ...
+
+    def call(self, caller: Caller, request: Call) -> Any:
+        """The answer, as the request's class says."""
+        ...
+
+    def fetch(self, caller: Caller, request: Fetch) -> Batches: ...
+
+    def live(self, caller: Caller, ticket: LiveTicket) -> Batches:
+        """What Spark's executors fetch; takes the right to read the stream that the ticket names."""
+        ...
+
+    def read(self, caller: Caller, request: Read) -> Reader: ...
+
+    def append(self, caller: Caller, request: Append, rows: Any) -> Ack:
+        """Append rows of any form that `Stream.append` takes."""
+        ...
+
+    def schema(self, caller: Caller, request: Append) -> pa.Schema:
+        """The schema that appended records have, for those who decode them. Quick."""
+        ...
+
+    def submit(self, caller: Caller, request: Append, body: bytes, told: Told) -> None:
+        """Append one record given as JSON text, without waiting: see `RowAppender.submit`. The request names neither a
+        producer nor a durability."""
+        ...

@@ -1,0 +1,301 @@
+"""Everything that can be asked of a node, as messages: each names the right it takes, so that one check covers all.
+
+The doors only translate: a REST route and a Flight action or ticket become the same request, and `Desk` answers it. In
+JSON a request is an object whose "do" says which it is:
+
+    {"do": "scan", "stream": "grid/meters", "where": "temp > 20", "columns": ["vid", "temp"], "limit": 100}
+
+Four kinds, by what comes back: a `Call` is answered by one message (see `answers`), a `Fetch` by batches, a `Read` by
+batches that may go on for ever, an `Append` takes records and is answered by an `Ack`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from millpond.model.names import NAME_LENGTH_MAX
+from millpond.model.schema import COLUMNS_MAX, SYSTEM_COLUMNS
+from millpond.wire.access import Right
+
+# A condition longer than this is a program's mistake.
+WHERE_LENGTH_MAX = 1_000_000
+
+Name = Annotated[str, msgspec.Meta(max_length=NAME_LENGTH_MAX)]
+Where = Annotated[str, msgspec.Meta(max_length=WHERE_LENGTH_MAX)]
+Column = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Columns = Annotated[tuple[Column, ...], msgspec.Meta(max_length=COLUMNS_MAX + len(SYSTEM_COLUMNS))]
+# A predicate as `model.predicate` encodes it, in place of `where`, for callers who have one.
+Terms = Annotated[str, msgspec.Meta(max_length=WHERE_LENGTH_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do"):
+    """About the pond as a whole, unless it has a stream. `right` is what the caller must have there; None: nothing but
+    a valid token, because the answer holds only what the caller may see."""
+
+    right: ClassVar[Right | None] = None
+    stream: ClassVar[str] = ""
+
+
+class StreamRequest(Request, frozen=True):
+    """About one stream."""
+
+    stream: Name  # type: ignore[misc]
+
+
+# Calls: one message back.
+
+
+class AboutNode(Request, frozen=True, tag="node"):
+    """Which pond this is, which version, where its doors are, and what the caller may do. -> `Node`"""
+
+
+class ListStreams(Request, frozen=True, tag="list-streams"):
+    """The streams that the caller may read, write or administer. -> `list[StreamInfo]`"""
+
+
+class Describe(StreamRequest, frozen=True, tag="describe"):
+    """-> `StreamInfo`"""
+
+    right: ClassVar[Right | None] = "read"
+
+
+class ColumnSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A column, its type in the words of `model.schema_text`."""
+
+    name: Column
+    type: Annotated[str, msgspec.Meta(min_length=1, max_length=10_000)]
+    nullable: bool = True
+
+
+Schema = (
+    Annotated[str, msgspec.Meta(max_length=1_000_000)]
+    | Annotated[tuple[ColumnSpec, ...], msgspec.Meta(max_length=COLUMNS_MAX)]
+)
+# A number with its unit, as everywhere: "60s", "128MB".
+Units = Annotated[str, msgspec.Meta(max_length=40)]
+
+
+class SettleSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a stream settles by itself: after so long, or when so much is live."""
+
+    every: Units = "60s"
+    bytes: Units = "128MB"
+
+
+class Create(StreamRequest, frozen=True, tag="create"):
+    """-> `StreamInfo`. Without a schema: raw events. `schema_arrow` is the schema as Arrow serialises it, in base64, in
+    place of `schema`: it says things of nested types that the text cannot."""
+
+    right: ClassVar[Right | None] = "admin"
+
+    schema: Schema | None = None
+    schema_arrow: Annotated[str, msgspec.Meta(max_length=2_000_000)] | None = None
+    keys: Columns = ()
+    event_time: Column | None = None
+    streamlets: int = 1
+    durability: str = "disk"
+    settle: SettleSpec | None = SettleSpec()
+    partition: Units = "1d"
+    memory: Units | None = None
+    exist_ok: bool = False
+
+
+class Alter(StreamRequest, frozen=True, tag="alter"):
+    """-> `StreamInfo`. Either the whole schema, which only adds columns at the end, or the columns to add."""
+
+    right: ClassVar[Right | None] = "admin"
+
+    schema: Schema | None = None
+    schema_arrow: Annotated[str, msgspec.Meta(max_length=2_000_000)] | None = None
+    add: Schema | None = None
+
+
+class Drop(StreamRequest, frozen=True, tag="drop"):
+    """-> `DropPlan`: what is gone, or, with `preview`, what would be."""
+
+    right: ClassVar[Right | None] = "admin"
+
+    preview: bool = False
+
+
+class Settle(StreamRequest, frozen=True, tag="settle"):
+    """-> `SettleReport | None`; with `preview` -> `SettlePlan`."""
+
+    right: ClassVar[Right | None] = "admin"
+
+    preview: bool = False
+
+
+class StreamStatus(StreamRequest, frozen=True, tag="stream-status"):
+    """-> `status.StreamStatus`"""
+
+    right: ClassVar[Right | None] = "read"
+
+
+class PondStatus(Request, frozen=True, tag="pond-status"):
+    """-> `status.PondStatus`"""
+
+    right: ClassVar[Right | None] = "read"
+
+
+class Segments(StreamRequest, frozen=True, tag="segments"):
+    """-> `list[SegmentListing]`"""
+
+    right: ClassVar[Right | None] = "read"
+
+
+class CountRows(StreamRequest, frozen=True, tag="count"):
+    """-> `Counted`"""
+
+    right: ClassVar[Right | None] = "read"
+
+    where: Where | None = None
+    predicate: Terms | None = None
+
+
+class Explain(StreamRequest, frozen=True, tag="explain"):
+    """-> `QueryReport`"""
+
+    right: ClassVar[Right | None] = "read"
+
+    where: Where | None = None
+    predicate: Terms | None = None
+
+
+class Verify(Request, frozen=True, tag="verify"):
+    """-> `Verified`"""
+
+    right: ClassVar[Right | None] = "admin"
+
+
+class TakeSnapshot(StreamRequest, frozen=True, tag="snapshot"):
+    """-> `SnapshotMark`: what Spark plans a query from."""
+
+    right: ClassVar[Right | None] = "read"
+
+
+class CreateToken(Request, frozen=True, tag="create-token"):
+    """-> `NewToken`, the only time that the secret is told."""
+
+    right: ClassVar[Right | None] = "admin"
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    rights: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=3)] = ("read", "write")
+    prefixes: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=100)] = ("",)
+
+
+class ListTokens(Request, frozen=True, tag="list-tokens"):
+    """-> `list[TokenInfo]`"""
+
+    right: ClassVar[Right | None] = "admin"
+
+
+class RevokeToken(Request, frozen=True, tag="revoke-token"):
+    """-> `TokenInfo`. `token` is a token's id or its name."""
+
+    right: ClassVar[Right | None] = "admin"
+
+    token: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+
+
+Call = (
+    AboutNode
+    | ListStreams
+    | Describe
+    | Create
+    | Alter
+    | Drop
+    | Settle
+    | StreamStatus
+    | PondStatus
+    | Segments
+    | CountRows
+    | Explain
+    | Verify
+    | TakeSnapshot
+    | CreateToken
+    | ListTokens
+    | RevokeToken
+)
+
+
+# Fetches: batches back, and an end.
+
+
+class Scan(StreamRequest, frozen=True, tag="scan"):
+    """The records that match, of one snapshot, in no promised order."""
+
+    right: ClassVar[Right | None] = "read"
+
+    where: Where | None = None
+    predicate: Terms | None = None
+    columns: Columns | None = None
+    limit: Count | None = None
+
+
+class Get(StreamRequest, frozen=True, tag="get"):
+    """Records by a key, newest first. `key` is the key's value as text, read as `query.parse_value` reads it, or, with
+    `exact`, in base64 an Arrow stream whose one value it is; `by` is a secondary key's column, None the primary one."""
+
+    right: ClassVar[Right | None] = "read"
+
+    key: Annotated[str, msgspec.Meta(max_length=1_000_000)]
+    exact: bool = False
+    by: Column | None = None
+    limit: Count = 10
+
+
+class ReadSegment(StreamRequest, frozen=True, tag="read-segment"):
+    """The records of one segment."""
+
+    right: ClassVar[Right | None] = "read"
+
+    segment: Annotated[str, msgspec.Meta(max_length=1_000)]
+    columns: Columns | None = None
+
+
+class Objects(StreamRequest, frozen=True, tag="objects"):
+    """The index entries of the newest settled snapshot, a row per object; the schema's metadata holds, under
+    `answers.MARK`, the `SnapshotMark` they belong to."""
+
+    right: ClassVar[Right | None] = "read"
+
+
+class Audit(Request, frozen=True, tag="audit"):
+    """What was discarded, when and why."""
+
+    right: ClassVar[Right | None] = "admin"
+
+
+Fetch = Scan | Get | ReadSegment | Objects | Audit
+
+
+# Records from a place on, and records in.
+
+Place = Annotated[str, msgspec.Meta(max_length=100_000)] | int | dict[int, int]
+
+
+class Read(StreamRequest, frozen=True, tag="read"):
+    """Records in order per streamlet, from `start` on (see `query.positions`)."""
+
+    right: ClassVar[Right | None] = "read"
+
+    start: Place = "earliest"
+    follow: bool = False
+    columns: Columns | None = None
+    where: Where | None = None
+    predicate: Terms | None = None
+    batch_rows: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 65_536
+
+
+class Append(StreamRequest, frozen=True, tag="append"):
+    """Records come beside it. -> `Ack`"""
+
+    right: ClassVar[Right | None] = "write"
+
+    producer: str = ""
+    sequence: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    durability: str | None = None
