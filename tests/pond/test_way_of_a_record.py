@@ -219,3 +219,22 @@ def test_what_a_caller_does_with_its_arrays_afterwards_does_not_reach_the_pond(p
     stream.append(pa.table({"n": pa.array(numbers)}))
     numbers[:] = -1
     assert sorted(stream.scan()["n"].to_pylist()) == list(range(1_000))
+
+
+@pytest.mark.parametrize("settled", [0, 40, 100])
+def test_pages_of_a_read_add_up(meters: millpond.Stream, settled: int) -> None:
+    """A limit ends a read where the next one goes on: nothing is left out, nothing comes twice."""
+    meters.append(rows(0, settled))
+    if settled:
+        meters.settle()
+    meters.append(rows(settled, 100))
+    found: list[float] = []
+    start: Any = "earliest"
+    for _ in range(20):
+        reader = meters.read(start, limit=7)
+        page = [row["temp"] for batch in reader for row in batch.to_pylist()]
+        assert len(page) <= 7
+        found += page
+        start = reader.position
+    assert sorted(found) == [float(n) for n in range(100)]
+    assert list(meters.read(limit=0)) == []

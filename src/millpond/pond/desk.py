@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +109,7 @@ class PondDesk:
             columns=request.columns,
             where=_where(request),
             batch_rows=request.batch_rows,
+            limit=request.limit,
         )
 
     def append(self, caller: Caller, request: ask.Append, rows: Any) -> Ack:
@@ -120,13 +121,17 @@ class PondDesk:
             durability=None if request.durability is None else check_durability(request.durability),
         )
 
-    def schema(self, caller: Caller, request: ask.Append) -> pa.Schema:
+    def definition(self, caller: Caller, request: ask.StreamRequest) -> model.StreamDefinition:
         self._admit(caller, request)
-        return self._stream(request).schema
+        return self._stream(request).definition
 
-    def submit(self, caller: Caller, request: ask.Append, body: bytes, told: Told) -> None:
+    def submit(self, caller: Caller, request: ask.Append, record: bytes | Mapping[str, Any], told: Told) -> None:
         self._admit(caller, request)
-        self._stream(request).submit_json(body, told)
+        stream = self._stream(request)
+        if isinstance(record, bytes):
+            stream.submit_json(record, told)
+        else:
+            stream.submit(record, told)
 
     # Calls.
 

@@ -121,13 +121,16 @@ class Stream:
         columns: Sequence[str] | None = None,
         where: Where = None,
         batch_rows: int = 65_536,
+        limit: int | None = None,
     ) -> StreamReader:
         """Batches in order per streamlet, settled and live without a seam, system columns included.
 
         `start`: "earliest", "latest", offsets per streamlet, or a time (of ingestion). `follow`: go on as records
-        arrive, until closed. The reader's `position` may be kept and given as `start` later.
+        arrive, until closed. `limit`: at most so many records. The reader's `position` may be kept and given as `start` later.
         """
-        return query.read(self.halves, start, follow=follow, columns=columns, where=where, batch_rows=batch_rows)
+        return query.read(
+            self.halves, start, follow=follow, columns=columns, where=where, batch_rows=batch_rows, limit=limit
+        )
 
     def scan(self, where: Where = None, *, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:
         """The records that match, live ∪ settled, as one table of one exact snapshot; no promise about their order."""

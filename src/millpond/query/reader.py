@@ -36,9 +36,12 @@ def read(
     columns: Sequence[str] | None = None,
     where: Where = None,
     batch_rows: int = BATCH_ROWS_MAX,
+    limit: int | None = None,
 ) -> StreamReader:
     """Batches from `start` on, with system columns unless `columns` says otherwise; at most `batch_rows` rows and
-    about 8 MB each. See `positions` for what `start` may be."""
+    about 8 MB each, `limit` rows in all. See `positions` for what `start` may be."""
+    if limit is not None and limit < 0:
+        raise InvalidValue(f"a limit of {limit}", hint="0 or more rows; leave it out for all")
     if not 1 <= batch_rows <= BATCH_ROWS_MAX:
         raise InvalidValue(f"batches of {batch_rows} rows", hint=f"batch_rows is 1 to {BATCH_ROWS_MAX}")
     definition = halves.definition
@@ -46,7 +49,9 @@ def read(
     predicate = ready(where, definition.schema)
     snapshot = halves.snapshot()
     position = resolve(halves, snapshot, start)
-    return StreamReader(halves, snapshot, position, projection, predicate, follow=follow, batch_rows=batch_rows)
+    return StreamReader(
+        halves, snapshot, position, projection, predicate, follow=follow, batch_rows=batch_rows, limit=limit
+    )
 
 
 class StreamReader(Iterator[pa.RecordBatch]):
@@ -62,6 +67,7 @@ class StreamReader(Iterator[pa.RecordBatch]):
         *,
         follow: bool,
         batch_rows: int,
+        limit: int | None = None,
     ) -> None:
         self._halves = halves
         self._stream_id = halves.definition.id
@@ -71,6 +77,7 @@ class StreamReader(Iterator[pa.RecordBatch]):
         self._predicate = predicate
         self._follow = follow
         self._batch_rows = batch_rows
+        self._left = limit
         self._closed = threading.Event()
         self._rounds = self._read_rounds(snapshot)
 
@@ -115,9 +122,9 @@ class StreamReader(Iterator[pa.RecordBatch]):
     def _read_rounds(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch | None]:
         """Batches; None when there was nothing new for a moment."""
         try:
-            while not self._closed.is_set():
+            while not self._closed.is_set() and self._left != 0:
                 yield from self._read_to(snapshot)
-                if not self._follow:
+                if not self._follow or self._left == 0:
                     return
                 while not self._closed.is_set():
                     if self._halves.log.wait(self._stream_id, self._position, _LOOK_SECONDS):
@@ -136,14 +143,23 @@ class StreamReader(Iterator[pa.RecordBatch]):
         settled = {} if is_never(self._predicate) else ranges_between(self._position, snapshot.boundary)
         for streamlet, batch in read_in_order(snapshot.settled, settled, names, self._predicate):
             yield from self._hand_out(streamlet, batch)
+            if self._left == 0:
+                return
         for streamlet, offset in snapshot.boundary.items():
             self._position[streamlet] = max(self._position.get(streamlet, 0), offset)
         for streamlet, offsets in ranges_between(self._position, snapshot.heads).items():
             for batch in self._halves.read_range(self._generation, streamlet, offsets, names, self._predicate):
                 yield from self._hand_out(streamlet, batch)
+                if self._left == 0:
+                    return
             self._position[streamlet] = offsets.stop
 
     def _hand_out(self, streamlet: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         for piece in pieces(batch, self._batch_rows):
+            if self._left is not None:
+                piece = piece.slice(0, self._left)
+                if not piece.num_rows:
+                    return
+                self._left -= piece.num_rows
             self._position[streamlet] = piece.column(OFFSET)[-1].as_py() + 1
             yield self._projection.apply(piece)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from millpond.log.engine import Ack, Told
+from millpond.model.definition import StreamDefinition
 from millpond.wire.access import Caller
-from millpond.wire.requests import Append, Call, Fetch, Read
+from millpond.wire.requests import Append, Call, Fetch, Read, StreamRequest
 from millpond.wire.ticket import LiveTicket
 
 
@@ -68,11 +69,11 @@ class Desk(Protocol):
         """Append rows of any form that `Stream.append` takes."""
         ...
 
-    def schema(self, caller: Caller, request: Append) -> pa.Schema:
-        """The schema that appended records have, for those who decode them. Quick."""
+    def definition(self, caller: Caller, request: StreamRequest) -> StreamDefinition:
+        """What the request's stream is, for those who decode records; takes the right that the request takes. Quick."""
         ...
 
-    def submit(self, caller: Caller, request: Append, body: bytes, told: Told) -> None:
-        """Append one record given as JSON text, without waiting: see `RowAppender.submit`. The request names neither a
+    def submit(self, caller: Caller, request: Append, record: bytes | Mapping[str, Any], told: Told) -> None:
+        """Append one record, given as JSON text or as a dict, without waiting: see `RowAppender.submit`. The request names neither a
         producer nor a durability."""
         ...

@@ -289,6 +289,7 @@ class Read(StreamRequest, frozen=True, tag="read"):
     where: Where | None = None
     predicate: Terms | None = None
     batch_rows: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 65_536
+    limit: Count | None = None
 
 
 class Append(StreamRequest, frozen=True, tag="append"):
