@@ -126,7 +126,8 @@ class Stream:
         """Batches in order per streamlet, settled and live without a seam, system columns included.
 
         `start`: "earliest", "latest", offsets per streamlet, or a time (of ingestion). `follow`: go on as records
-        arrive, until closed. `limit`: at most so many records. The reader's `position` may be kept and given as `start` later.
+        arrive, until closed. `limit`: at most so many records. The reader's `position` may be kept and given as `start`
+        later.
         """
         return query.read(
             self.halves, start, follow=follow, columns=columns, where=where, batch_rows=batch_rows, limit=limit

@@ -74,6 +74,6 @@ class Desk(Protocol):
         ...
 
     def submit(self, caller: Caller, request: Append, record: bytes | Mapping[str, Any], told: Told) -> None:
-        """Append one record, given as JSON text or as a dict, without waiting: see `RowAppender.submit`. The request names neither a
-        producer nor a durability."""
+        """Append one record, given as JSON text or as a dict, without waiting: see `RowAppender.submit`. The
+        request names neither a producer nor a durability."""
         ...
