@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import Field, fields
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -34,6 +35,8 @@ from millpond.errors import MillpondError
 from millpond.log.embedded import frame as frames
 from millpond.log.embedded.journal_file import FILE_HEADER_BYTES, scan
 from millpond.log.embedded.recovery import JournalState
+from millpond.model.units import format_bytes
+from millpond.serve.settings import ServeSettings, kind_of
 from millpond.settings import settings_table
 from millpond.testing import ManualClock
 
@@ -248,6 +251,25 @@ def _settings() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _serve_settings() -> str:
+    lines = ["| setting | default | meaning |", "|---|---|---|"]
+    for each in fields(ServeSettings):
+        lines.append(f"| `{each.name}` | {_default(each)} | {each.metadata['doc']} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(setting: Field[Any]) -> str:
+    shown: dict[str, Callable[[Any], str]] = {
+        "bytes": lambda value: format_bytes(value).replace(".0 ", " "),
+        "seconds": lambda value: f"{value:g} s",
+        "count": lambda value: str(value) if setting.name.endswith("port") else _number(value),
+        "number": lambda value: f"{value:g}",
+        "flag": lambda value: "true" if value else "false",
+        "list": lambda value: ", ".join(value) or "none",
+    }
+    return shown.get(kind_of(setting), lambda value: f"`{value}`" if value else "none")(setting.default)
+
+
 def _number(value: float) -> str:
     return f"{value:,}".replace(",", " ")
 
@@ -271,6 +293,7 @@ def _errors() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "settings": _settings,
+    "serve-settings": _serve_settings,
     "errors": _errors,
     "pond-json": _pond_json,
     "tree": _tree,

@@ -132,9 +132,14 @@ class NotAcceptable(InvalidInput):
 
 
 class Backpressure(MillpondError):
-    """There is no room at the moment. Nothing was kept of the append; reads and settling go on."""
+    """There is no room at the moment. Nothing was kept of the append; reads and settling go on. After
+    `retry_after_seconds` another attempt may have better luck."""
 
     code = "backpressure"
+
+    def __init__(self, message: str, *, hint: str = "", retry_after_seconds: float = 1.0) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class MemoryFull(Backpressure):

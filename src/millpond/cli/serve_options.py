@@ -1,0 +1,63 @@
+"""The options of `millpond serve` that are settings: one for each row of the settings table, made from it.
+
+A command takes them by `@with_settings`: it gets what was given as one mapping, `given`, in the form that
+`serve.settings_sources.choose` takes. Defaults stay out of it, so that a lower source can still speak.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import Field
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from millpond.serve.settings import bounds, kind_of, known_settings
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """`command(context, …, given=…)` with an option for every setting in place of `given`."""
+    own = [each for each in inspect.signature(command).parameters.values() if each.name != "given"]
+    hints = get_type_hints(command, include_extras=True)
+    options = {
+        (name if section == "serve" else f"pond_{name}"): _option(section, setting)
+        for section, settings in known_settings().items()
+        for name, setting in settings.items()
+    }
+
+    def run(*positional: Any, **named: Any) -> None:
+        given = {name: named.pop(name) for name in options if name in named}
+        command(*positional, **named, given=given)
+
+    parameters = [each.replace(annotation=hints[each.name]) for each in own]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in options.items()
+    ]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _option(section: str, setting: Field[Any]) -> Any:
+    flag = f"--{'' if section == 'serve' else 'pond-'}{setting.name.replace('_', '-')}"
+    kind = kind_of(setting)
+    text = f"{setting.metadata['doc'].replace('`', '')} {shown_default(setting)}"
+    if kind == "flag":
+        return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=text, show_default=False)]
+    if kind == "list":
+        return Annotated[list[str] | None, typer.Option(flag, help=f"{text} May be repeated.", show_default=False)]
+    metavar = {"choice": "|".join(setting.metadata.get("choices", ())), "bytes": "SIZE", "seconds": "DURATION"}.get(
+        kind
+    )
+    return Annotated[str | None, typer.Option(flag, help=text, show_default=False, metavar=metavar)]
+
+
+def shown_default(setting: Field[Any]) -> str:
+    """A setting's default, and its bounds, for people."""
+    if kind_of(setting) in ("flag", "text", "choice", "list"):
+        default = {True: "true", False: "false", "": "none", (): "none"}.get(setting.default, setting.default)
+        return f"[default: {default}]"
+    return f"{bounds(setting)} [default: {setting.default:,}]"

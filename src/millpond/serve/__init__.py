@@ -1,0 +1,1 @@
+"""A pond for others: the REST door, what a server may be told, and what it lets in."""
