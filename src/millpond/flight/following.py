@@ -1,0 +1,134 @@
+"""A follower: batches are pushed as they arrive, as far as its credit goes.
+
+Two threads: the handler's hears what the client says (credit, or only that it is there), the other pushes. gRPC lets
+nobody end a call while a thread reads from it, so what goes wrong is told in a message first (`PushNote.failure`), and
+becomes the call's own status once the client has stopped writing.
+
+Flow control: the client grants bytes; a batch takes what its note says; nothing is sent at zero or below. So at most
+one batch is sent beyond what was granted, and the node holds no more for a slow follower than that batch.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import msgspec
+from pyarrow import flight
+
+from millpond.errors import MillpondError
+from millpond.flight.errors import as_flight_error, failure_of
+from millpond.flight.limits import Limits
+from millpond.flight.messages import Credit, PushNote, decode_note, encode_note
+from millpond.wire.desk import Reader
+
+# How long the pushing thread waits for credit before it looks whether its client is still there.
+_LOOK_SECONDS = 0.2
+
+
+class Following:
+    """One exchange. `run` is called by the handler's thread."""
+
+    def __init__(
+        self,
+        context: flight.ServerCallContext,
+        source: Reader,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+        limits: Limits,
+        closing: threading.Event,
+    ) -> None:
+        self._context, self._source, self._limits, self._closing = context, source, limits, closing
+        self._reader, self._writer = reader, writer
+        self._changed = threading.Condition()
+        self._credit = 0
+        self._said_all = False
+        self._failure: Exception | None = None
+        self._sent = time.monotonic()
+
+    def run(self) -> None:
+        """Until the client has gone, or there is no more to send."""
+        pusher = threading.Thread(target=self._push, name="millpond-push", daemon=True)
+        pusher.start()
+        try:
+            self._listen()
+        finally:
+            with self._changed:
+                self._said_all = True
+                self._changed.notify()
+            pusher.join()
+        if self._failure is not None:
+            raise as_flight_error(self._failure) from self._failure
+
+    # What the client says.
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                chunk = self._reader.read_chunk()
+            except StopIteration:
+                return
+            note = chunk.app_metadata
+            try:
+                granted = decode_note(note.to_pybytes() if note is not None else None, Credit).credit
+            except MillpondError as error:
+                self._failure = self._failure or error
+                return
+            with self._changed:
+                self._credit += granted
+                self._changed.notify()
+
+    # What it is sent.
+
+    def _push(self) -> None:
+        try:
+            self._writer.begin(self._source.schema)
+            while self._wanted():
+                if self._has_credit():
+                    self._push_next()
+                self._beat_if_due()
+                if self._source.closed:
+                    break
+            self._say(PushNote(self._source.position, end=True))
+        except Exception as error:
+            self._failure = self._failure or error
+            self._tell_failure(error)
+        finally:
+            self._source.close()
+
+    def _wanted(self) -> bool:
+        if self._failure is not None:
+            raise self._failure
+        return not self._closing.is_set() and not self._context.is_cancelled()
+
+    def _has_credit(self) -> bool:
+        with self._changed:
+            if self._credit <= 0 and self._said_all:
+                self._source.close()  # there will never be more
+            elif self._credit <= 0:
+                self._changed.wait(_LOOK_SECONDS)
+            return self._credit > 0
+
+    def _push_next(self) -> None:
+        batch = self._source.poll()
+        if batch is None:
+            return
+        size = batch.nbytes
+        with self._changed:
+            self._credit -= size
+        self._writer.write_with_metadata(batch, encode_note(PushNote(self._source.position, size)))
+        self._sent = time.monotonic()
+
+    def _beat_if_due(self) -> None:
+        if time.monotonic() - self._sent >= self._limits.heartbeat_seconds:
+            self._say(PushNote(self._source.position))
+
+    def _say(self, note: PushNote) -> None:
+        self._writer.write_metadata(encode_note(note))
+        self._sent = time.monotonic()
+
+    def _tell_failure(self, error: Exception) -> None:
+        try:
+            self._say(PushNote(self._source.position, failure=msgspec.Raw(failure_of(error))))
+        except Exception as gone:  # the call's status says it as well, if there is anybody left to hear it
+            self._failure = self._failure or gone

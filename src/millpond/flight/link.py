@@ -1,0 +1,160 @@
+"""The other end of the Flight door, for code that has Millpond: requests go out, answers and errors come back as what
+they were. Nothing is tried twice here; who is away is `Unavailable`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+
+import msgspec
+import pyarrow as pa
+from pyarrow import flight
+
+from millpond.errors import InvalidValue, PondClosed
+from millpond.flight.errors import raised_as_ours
+from millpond.flight.follower import Follower
+from millpond.flight.put import Put
+from millpond.log.engine import Ack
+from millpond.wire.desk import Batches
+from millpond.wire.requests import Append, Call, Fetch, Read
+from millpond.wire.ticket import LiveTicket, encode_ticket
+
+# Puts that are kept open for the next append. More only hold threads at both ends.
+_KEPT_MAX = 8
+_Key = tuple[str, str, str | None]
+
+
+class FlightLink:
+    """To one node. Thread-safe. Connects when something is first asked."""
+
+    def __init__(
+        self,
+        location: str,
+        token: str | None = None,
+        *,
+        tls_roots: bytes | None = None,
+        certificate: bytes | None = None,
+        key: bytes | None = None,
+        timeout_seconds: float = 60,
+    ) -> None:
+        """`tls_roots`: whom to trust, where it is not who the system trusts. `certificate` and `key`: who we are, for
+        mutual TLS. All as PEM. `timeout_seconds`: how long an answer may take."""
+        self._location, self._timeout_seconds = location, timeout_seconds
+        headers = [(b"authorization", f"Bearer {token}".encode())] if token is not None else []
+        self._asking = flight.FlightCallOptions(timeout=timeout_seconds, headers=headers)
+        self._streaming = flight.FlightCallOptions(headers=headers)  # a time-out would be one for the whole stream
+        try:
+            self._client = flight.FlightClient(
+                location, tls_root_certs=tls_roots, cert_chain=certificate, private_key=key
+            )
+        except (pa.ArrowException, ValueError) as error:
+            raise InvalidValue(
+                f"not a Flight location: {location!r} ({error})", hint="grpc://host:port, or grpc+tls://host:port"
+            ) from None
+        self._lock = threading.Lock()
+        self._kept: list[tuple[_Key, Put]] = []
+        self._closed = False
+
+    @property
+    def location(self) -> str:
+        return self._location
+
+    def call(self, request: Call) -> bytes:
+        """The answer, as JSON; `wire.answers` and the request's class say of what."""
+        self._refuse_closed()
+        name = str(request.__struct_config__.tag)
+        with raised_as_ours(self._location):
+            action = flight.Action(name, msgspec.json.encode(request))
+            (result,) = self._client.do_action(action, self._asking)
+            answer: bytes = result.body.to_pybytes()
+            return answer
+
+    def fetch(self, request: Fetch | LiveTicket | Read) -> Batches:
+        """The batches that a request gives. What is wrong with it is raised here, what goes wrong later on the way."""
+        self._refuse_closed()
+        ticket = encode_ticket(request) if isinstance(request, LiveTicket) else msgspec.json.encode(request)
+        with raised_as_ours(self._location):
+            reader = self._client.do_get(flight.Ticket(ticket), self._streaming)
+            return Batches(reader.schema, self._batches(reader))
+
+    def _batches(self, reader: flight.FlightStreamReader) -> Iterator[pa.RecordBatch]:
+        ended = False
+        try:
+            with raised_as_ours(self._location):
+                for chunk in reader:
+                    yield chunk.data
+                ended = True
+        finally:
+            if not ended:
+                reader.cancel()
+
+    def append(self, request: Append, batch: pa.RecordBatch) -> Ack:
+        """Append one batch, and wait for its acknowledgement. An `Unavailable` leaves open whether it was kept: with a
+        producer and a sequence it may be sent again."""
+        key = (request.stream, request.producer, request.durability)
+        put = self._take_put(key, batch.schema) or self.put(request)
+        try:
+            put.write(batch, request.sequence)
+            ack = put.next_ack(self._timeout_seconds)
+        except BaseException:
+            put.abandon()
+            raise
+        self._keep(key, put)
+        return ack
+
+    def put(self, request: Append) -> Put:
+        """Many batches, in order, without waiting for each."""
+        self._refuse_closed()
+        return Put(self._client, self._location, request, self._streaming, self._timeout_seconds)
+
+    def follow(self, request: Read, *, window_bytes: int = 16_000_000) -> Follower:
+        """Batches as they are pushed; about `window_bytes` are on the way, or wait here, at once."""
+        self._refuse_closed()
+        return Follower(self._client, self._location, request, self._streaming, window_bytes, self._timeout_seconds)
+
+    # Puts that wait for the next append.
+
+    def _take_put(self, key: _Key, schema: pa.Schema) -> Put | None:
+        with self._lock:
+            for index, (kept, put) in enumerate(self._kept):
+                if kept == key and put.schema is not None and put.schema.equals(schema, check_metadata=True):
+                    del self._kept[index]
+                    return put
+        return None
+
+    def _keep(self, key: _Key, put: Put) -> None:
+        with self._lock:
+            spare = put
+            if not self._closed:
+                self._kept.append((key, put))
+                if len(self._kept) <= _KEPT_MAX:
+                    return
+                spare = self._kept.pop(0)[1]
+        spare.abandon()
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise PondClosed(f"the link to {self._location} is closed", hint="connect again")
+
+    def close(self) -> None:
+        """Let go of the connection. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            kept, self._kept = self._kept, []
+        for _, put in kept:
+            put.abandon()
+        self._client.close()
+
+    def __enter__(self) -> FlightLink:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Flight link to {self._location}>"
