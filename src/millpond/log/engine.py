@@ -70,6 +70,17 @@ class LogStatus:
     warnings: tuple[str, ...] = field(default=())
 
 
+class StreamFigures(NamedTuple):
+    """A stream in numbers: what was appended since it was opened, and what is held of it."""
+
+    appends: int
+    rows: int
+    bytes: int
+    bytes_live: int
+    memory_bytes: int
+    oldest_micros: int | None  # when the oldest record that has not settled was ingested
+
+
 class EncodedRows(NamedTuple):
     """Single records made ready together. `places` says of each in which part and which row of it it is, or what is
     wrong with it."""

@@ -26,6 +26,7 @@ from millpond.log.spill import SpillFile, spill_name
 from millpond.model.offsets import OffsetRange
 from millpond.model.stats import collect_stats
 from millpond.storage import Storage
+from millpond.telemetry import LogTelemetry
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,9 @@ class Keeper:
         spill_directory: str,
         memory_quota_bytes: int,
         clock: Clock,
+        telemetry: LogTelemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry or LogTelemetry()
         self._lock, self._streams, self._clock = lock, streams, clock
         self._storage, self._spill_directory = storage, spill_directory
         self._quota = memory_quota_bytes
@@ -179,6 +182,7 @@ class Keeper:
         if self._needs_room():
             found = self._oldest_in_memory()
             if found is not None:
+                self._telemetry.spills.add()
                 return lambda: self._spill(*found)
         if self._tails:
             tail = self._tails.popleft()

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import OffsetGone
-from millpond.log.engine import SegmentInfo
+from millpond.log.engine import SegmentInfo, StreamFigures
 from millpond.log.sealed import Sealed, with_system
 from millpond.log.segment import Segment, State
 from millpond.log.streamlet import Streamlet
@@ -21,19 +21,42 @@ from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Compare, Predicate
 from millpond.model.rows import RowCodec, codec_of
 from millpond.model.schema import SYSTEM_COLUMNS, stored_schema
+from millpond.telemetry import Tally
 
 
 class LiveStream:
     """Thread-safe: `lock` is the log's own, shared by all streams so that a group is published as one."""
 
-    def __init__(self, definition: StreamDefinition, lock: threading.Lock, segment_bytes: int) -> None:
+    def __init__(
+        self, definition: StreamDefinition, lock: threading.Lock, segment_bytes: int, refused: Tally | None = None
+    ) -> None:
         self.definition = definition
+        self.refused = refused or Tally()  # appends that nobody waits for
         self.streamlets = [Streamlet(n, segment_bytes) for n in range(definition.streamlets)]
         self.grown = threading.Condition(lock)
         self.memory_bytes = 0
         self.appended_bytes = 0
+        self.appends = 0
+        self._opened_rows = self._opened_bytes = 0
         self.dropped = False
         self._lock = lock
+
+    def opened(self) -> None:
+        """It is as it was found: what comes from now on is counted."""
+        self._opened_rows, self._opened_bytes = sum(s.head for s in self.streamlets), self.appended_bytes
+
+    def figures(self) -> StreamFigures:
+        """How much was appended since it was opened, and what it holds."""
+        with self._lock:
+            held = [(s.segments[0], s.start) for s in self.streamlets if s.segments]
+            return StreamFigures(
+                self.appends,
+                sum(s.head for s in self.streamlets) - self._opened_rows,
+                self.appended_bytes - self._opened_bytes,
+                sum(segment.bytes for s in self.streamlets for segment in s.segments),
+                self.memory_bytes,
+                min((segment.ingest_micros_at(start) for segment, start in held), default=None),
+            )
 
     def codec(self, version: int) -> RowCodec:
         """The row codec of a schema version."""

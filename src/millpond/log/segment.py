@@ -10,11 +10,13 @@ changes (the list of an active segment only grows), so a reader takes it once an
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from millpond.log.piece import Chunk, Codecs, Micros, Piece, load
@@ -104,6 +106,20 @@ class Segment:
             chunks = contents.chunks(definition)
         for chunk in chunks:
             yield chunk.slice(offsets.start, offsets.stop)
+
+    def ingest_micros_at(self, offset: int) -> int:
+        """When a record of this segment was ingested, for as long as that is in memory; else when its first was."""
+        contents = self.contents
+        if isinstance(contents, Sealed):
+            return int(contents.times[np.searchsorted(contents.starts, offset - contents.base, side="right") - 1])
+        if isinstance(contents, list):
+            at = bisect_right(contents, offset, key=lambda piece: piece.base) - 1
+            if at >= 0:
+                piece = contents[at]
+                if isinstance(piece.ingest, int):
+                    return piece.ingest
+                return int(piece.ingest[offset - piece.base] if len(piece.ingest) == piece.rows else piece.ingest[0])
+        return self.first_ingest
 
     def may_match(self, predicate: Predicate, schema: pa.Schema) -> bool:
         """Whether any record here could satisfy the predicate; yes when nothing is known. `schema`: as stored."""

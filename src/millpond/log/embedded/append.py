@@ -83,6 +83,8 @@ class _Submitted(Append):
     def finish(self) -> None:
         assert not self.finished
         self.finished = True
+        if self.error is not None:
+            self.stream.refused.error(self.error)
         try:
             self._told(self.answer, self.error)
         except Exception:  # the committer and everybody else's appends go on
@@ -161,6 +163,6 @@ class SingleRows:
         if not members:
             return []
         together = _TogetherRows(requests[0].durability, stream)
-        together.members = members
+        together.members, together.appends = members, len(members)
         draft_parts(together, parts, now, self._version, b"")
         return [together]

@@ -37,6 +37,7 @@ class Request:
     producer = ""
     sequence = 0
     bytes = 0
+    appends = 1  # how many it answers for
     maker: Maker | None = None
     action: Callable[[], Any] | None = None
     result: Any = None

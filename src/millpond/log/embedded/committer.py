@@ -201,6 +201,7 @@ class Committer:
         if not self._is_safe(request.durability) and not self._flush():
             self._fail([request], self._owed_error())
             return
+        self._journal.telemetry.duplicates.add()
         request.answer = Ack(known.ranges, request.durability, duplicate=True)
         request.finish()
 
@@ -244,9 +245,16 @@ class Committer:
         for request, places in zip(owed, written.places, strict=False):
             self._target.placed_later(request, written.file, places)
         self.groups += 1
+        self._measure((*owed, *late))
         if not sync:
             self._dirty()
         return written.places[len(owed) :]
+
+    def _measure(self, group: Sequence[Request]) -> None:
+        telemetry = self._journal.telemetry
+        telemetry.group_appends.observe(sum(request.appends for request in group))
+        telemetry.group_rows.observe(sum(draft.rows for request in group for draft in request.drafts))
+        telemetry.group_bytes.observe(sum(request.bytes for request in group))
 
     def _dirty(self) -> None:
         """There is something that must be written or synced before long."""

@@ -30,7 +30,7 @@ from millpond.log.embedded.recovery import (
     restore_stream,
 )
 from millpond.log.embedded.verify import verify_journal, verify_streams
-from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo
+from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo, StreamFigures
 from millpond.log.keeper import Keeper, release_unused
 from millpond.log.live import LiveStream
 from millpond.log.producers import Producers
@@ -42,6 +42,7 @@ from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate
 from millpond.settings import Settings
 from millpond.storage import LocalStorage, Storage
+from millpond.telemetry import LogTelemetry
 
 NOTHING: Mapping[int, int] = MappingProxyType({})
 # The largest sequence that fits the frame's field, which stores one more.
@@ -60,8 +61,14 @@ class EmbeddedLog:
         self._lock = threading.Lock()
         self._published = Published(self._lock)
         self._spill_directory = os.path.join(directory, "spill")
+        self.telemetry = LogTelemetry()
         self._journal = Journal(
-            storage, os.path.join(directory, "journal"), pond_id, clock, settings.journal_file_bytes
+            storage,
+            os.path.join(directory, "journal"),
+            pond_id,
+            clock,
+            settings.journal_file_bytes,
+            self.telemetry,
         )
         self._recovered = Recovered()
         self._closed = False
@@ -82,7 +89,10 @@ class EmbeddedLog:
         """Recover the journal. Streams appear as they are added; `forget_unclaimed` ends recovery."""
         log = cls(directory, storage or LocalStorage(), clock or SystemClock(), settings or Settings(), pond_id)
         log._storage.make_directory(directory)
+        began = log._clock.monotonic_seconds()
         log._recovered = recover(log._journal, progress)
+        log.telemetry.recovery_seconds = log._clock.monotonic_seconds() - began
+        log.telemetry.recovered_bytes = sum(file.bytes for file in log._journal.files)
         log._published.unclaimed = log._recovered.states
         # Spill files are memory, not records: the journal has all of it.
         log._storage.remove_tree(log._spill_directory)
@@ -97,6 +107,7 @@ class EmbeddedLog:
             self._spill_directory,
             self._settings.memory_bytes,
             self._clock,
+            self.telemetry,
         )
         self._published.keeper = self._keeper
         self._committer = Committer(
@@ -118,11 +129,12 @@ class EmbeddedLog:
 
     def add_stream(self, definition: StreamDefinition, boundary: Mapping[int, int] = NOTHING) -> None:
         self._refuse_closed()
-        stream = LiveStream(definition, self._lock, self._settings.segment_bytes)
+        stream = LiveStream(definition, self._lock, self._settings.segment_bytes, self.telemetry.refused)
         producers = Producers(self._settings.producers_max)
         restore_stream(self._recovered, stream, producers, boundary)
         for number, settled in boundary.items():
             stream.streamlets[number].release(settled)
+        stream.opened()
         with self._lock:
             if definition.id in self._published.streams:
                 raise InvalidValue(f"stream id {definition.id} is there already", hint="ids are never re-used")
@@ -203,6 +215,19 @@ class EmbeddedLog:
 
     def appended_bytes(self, stream_id: int) -> int:
         return self._stream(stream_id).appended_bytes
+
+    def figures(self, stream_id: int) -> StreamFigures:
+        """A stream in numbers."""
+        return self._stream(stream_id).figures()
+
+    @property
+    def waiting(self) -> int:
+        """How many appends are queued."""
+        return len(self._committer.queue)
+
+    def free_bytes(self) -> int:
+        """What is free on the disk under the log."""
+        return self._storage.free_bytes(self._directory)
 
     def _wait_for_memory(self, stream: LiveStream, seconds: float | None = None) -> None:
         if not self._keeper.full(stream):

@@ -27,6 +27,7 @@ from millpond.log.embedded import journal_file
 from millpond.log.embedded.frame import Draft, Frame
 from millpond.log.embedded.journal_file import FILE_HEADER_BYTES, Scan, file_name
 from millpond.storage import AppendFile, Storage
+from millpond.telemetry import LogTelemetry
 
 logger = logging.getLogger(__name__)
 
@@ -87,9 +88,18 @@ class Written(NamedTuple):
 class Journal:
     """The files of one pond's journal. Opened by `recover`; written only after the first `append`."""
 
-    def __init__(self, storage: Storage, directory: str, pond_id: bytes, clock: Clock, file_bytes: int) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        pond_id: bytes,
+        clock: Clock,
+        file_bytes: int,
+        telemetry: LogTelemetry | None = None,
+    ) -> None:
         self._storage, self._directory, self._pond_id = storage, directory, pond_id
         self._clock, self._file_bytes = clock, file_bytes
+        self.telemetry = telemetry or LogTelemetry()
         self.files: list[JournalFile] = []
         self._current: AppendFile | None = None
         self._synced = 0
@@ -245,7 +255,8 @@ class Journal:
 
     def _write(self, buffers: Sequence[bytes | memoryview], *, sync: bool = False) -> None:
         assert self._current is not None
-        before = self._current.position
+        before, began = self._current.position, self._clock.monotonic_seconds()
+        taken = self.telemetry.sync_seconds if sync else self.telemetry.write_seconds
         try:
             if sync:
                 assert not self.unsynced
@@ -255,19 +266,24 @@ class Journal:
             else:
                 self.written_bytes += self._current.write(buffers)
         except OSError as error:
+            self.telemetry.write_failures.add()
             if not sync or error.errno in FULL:
                 self._current.truncate(before)
             raise
+        taken.observe(self._clock.monotonic_seconds() - began)
         self.files[-1].bytes = self._current.position
 
     def sync(self) -> None:
         """fdatasync what was written. After an error the caller must not use this journal for writing again; it is
         never one of `FULL`, which stand for a write that may be tried again."""
         if self._current is not None:
+            began = self._clock.monotonic_seconds()
             try:
                 self._current.sync()
             except OSError as error:
+                self.telemetry.sync_failures.add()
                 raise OSError(errno.EIO, f"a sync failed: {error}") from error
+            self.telemetry.sync_seconds.observe(self._clock.monotonic_seconds() - began)
             self.syncs += 1
             self._synced = self._current.position
 

@@ -86,6 +86,7 @@ class Published:
                 runs = grown.get(stream)
                 if runs is None:
                     runs = grown[stream] = {}
+                stream.appends += request.appends
                 bases, places = request.bases, written.places[index] if written is not None else None
                 for at, draft in enumerate(request.drafts):
                     rows = draft.kind == frames.ROWS
