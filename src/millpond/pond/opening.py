@@ -46,6 +46,7 @@ def open_pond(
     chosen = _settings(settings)
     where = os.path.abspath(os.fspath(path))
     disk, time = storage or LocalStorage(), clock or SystemClock()
+    began = time.monotonic_seconds()
     directory = PondDirectory.open(where, disk, time, create=create, archive=_archive_path(archive))
     log: EmbeddedLog | None = None
     try:
@@ -57,7 +58,7 @@ def open_pond(
             pond_id=directory.id,
             progress=progress or _logged(where, time),
         )
-        return Pond(
+        pond = Pond(
             directory,
             log,
             disk,
@@ -66,6 +67,8 @@ def open_pond(
             background=background,
             settle_on_close=settle_on_close,
         )
+        pond.telemetry.open_seconds = time.monotonic_seconds() - began
+        return pond
     except BaseException:
         try:
             if log is not None:

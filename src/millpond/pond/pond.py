@@ -35,6 +35,7 @@ from millpond.pond.stream import Stream
 from millpond.pond.verify import Progress, verify_pond
 from millpond.settings import Settings
 from millpond.storage import Storage
+from millpond.telemetry import Telemetry
 from millpond.wire.access import Grant, new_secret
 from millpond.wire.served import Change
 from millpond.wire.status import PondStatus, VerifyReport
@@ -61,6 +62,7 @@ class Pond:
         settle_on_close: bool,
     ) -> None:
         self._directory, self._log = directory, log
+        self.telemetry = Telemetry(log.telemetry)
         self._storage, self._clock, self._settings = storage, clock, settings
         self._settle_on_close = settle_on_close
         self._lock = threading.RLock()
@@ -190,7 +192,7 @@ class Pond:
                 "offsets, restore it to _delta_log under its own name from a copy"
             )
             raise Damaged(error.message, hint=hint) from error
-        return Stream(definition, self._log, archive, self._clock, self._settings, self._open_door)
+        return Stream(definition, self._log, archive, self._clock, self._settings, self._open_door, self.telemetry)
 
     def _finish_drops(self) -> None:
         """Finish what a crash in the middle of a drop left behind."""

@@ -21,6 +21,7 @@ from millpond.log.engine import LogEngine
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange, ranges_between
 from millpond.settings import Settings
+from millpond.telemetry import StreamTelemetry, Telemetry
 from millpond.wire.status import SettleState
 
 RETRY_SECONDS_FIRST = 1.0
@@ -36,7 +37,11 @@ class Settling:
         archive: StreamArchive,
         clock: Clock,
         settings: Settings,
+        telemetry: Telemetry,
+        own: StreamTelemetry,
     ) -> None:
+        """`own`: what is measured of this stream, beside `telemetry`, which is the pond's."""
+        self._telemetry, self._own = telemetry, own
         self.definition = definition
         self._log, self._archive, self._clock = log, archive, clock
         self._settings = settings
@@ -66,7 +71,7 @@ class Settling:
                 f"{self.definition.name} is not archived", hint="create it with settle=millpond.Settle() to archive it"
             )
         with self._one_at_a_time:
-            appended = self._log.appended_bytes(self.definition.id)
+            appended, began = self._log.appended_bytes(self.definition.id), self._clock.monotonic_seconds()
             try:
                 report = self._settle()
             except BaseException as error:
@@ -78,6 +83,8 @@ class Settling:
                     hint="the records stay live; it is tried again in the background, or call settle() again",
                 ) from error
             self._settled_bytes, self._waiting_since = appended, None
+            if report is not None:
+                self._telemetry.settle_seconds.observe(self._clock.monotonic_seconds() - began)
             self._succeeded(report)
             return report
 
@@ -102,11 +109,19 @@ class Settling:
 
     def compact(self) -> None:
         """Merge small objects, if there are enough of them."""
-        report = self._archive.compact(small_bytes=self._settings.small_object_bytes)
+        began = self._clock.monotonic_seconds()
+        try:
+            report = self._archive.compact(small_bytes=self._settings.small_object_bytes)
+        except BaseException:
+            self._own.merge_failures.add()
+            raise
         if report is not None:
+            self._telemetry.merge_seconds.observe(self._clock.monotonic_seconds() - began)
+            self._own.merges.add()
             self.state = replace(self.state, compacted_bytes=self.state.compacted_bytes + report.bytes_after)
 
     def _failed(self, error: BaseException) -> None:
+        self._own.settle_failures.add()
         failures = self.state.failures + 1
         pause = min(RETRY_SECONDS_FIRST * 2 ** (failures - 1), self._settings.retry_seconds_max)
         self._retry_at = self._clock.monotonic_seconds() + pause

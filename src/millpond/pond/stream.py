@@ -13,13 +13,14 @@ from millpond import query
 from millpond.archive.settle import SettleReport
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
-from millpond.errors import InvalidValue, StreamNotFound
+from millpond.errors import InvalidValue, MillpondError, StreamNotFound
 from millpond.ingest import Ingest, NotPlain
 from millpond.log.engine import Ack, LogEngine, Told
 from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.pond.settling import Settling
-from millpond.query import Halves, QueryReport, SegmentListing, Snapshot, Start, StreamReader, Where
+from millpond.query import Halves, QueryReport, ReadMeter, SegmentListing, Snapshot, Start, StreamReader, Where
 from millpond.settings import Settings
+from millpond.telemetry import StreamTelemetry, Telemetry
 from millpond.wire.served import Door
 from millpond.wire.status import StreamStatus
 
@@ -35,13 +36,15 @@ class Stream:
         clock: Clock,
         settings: Settings,
         open_door: Any,
+        telemetry: Telemetry,
     ) -> None:
         self._definition: StreamDefinition | None = definition
         self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
         self._settings, self._open_door = settings, open_door
+        self.telemetry, self._refused = StreamTelemetry(), telemetry.log.refused
         self._take_in(definition)
         self.halves = Halves(lambda: self.definition, log, archive)
-        self.settling = Settling(definition, log, archive, clock, settings)
+        self.settling = Settling(definition, log, archive, clock, settings, telemetry, self.telemetry)
 
     def __repr__(self) -> str:
         return f"<millpond stream {self._name!r}>"
@@ -76,6 +79,13 @@ class Stream:
         first one's offsets. Raises `InvalidRecord` naming row, column and value, or a `Backpressure` error when there
         is no room; nothing is kept then.
         """
+        try:
+            return self._append(rows, producer, sequence, durability)
+        except MillpondError as error:
+            self._refused.error(error)
+            raise
+
+    def _append(self, rows: Any, producer: str, sequence: int | None, durability: Durability | None) -> Ack:
         if type(rows) is dict and self._plain_rows and durability is None and not producer and sequence is None:
             try:
                 return self._append_row(rows, self._durability)
@@ -105,11 +115,19 @@ class Stream:
     def submit_json(self, text: bytes, told: Told) -> None:
         """Append one record given as a JSON object, at the stream's durability, without waiting: `told` is called when
         it is safe. What is wrong with the record is raised here."""
-        self._submit(self._ingest.json_row(text), self._durability, told)
+        try:
+            self._submit(self._ingest.json_row(text), self._durability, told)
+        except MillpondError as error:
+            self._refused.error(error)
+            raise
 
     def submit(self, row: Mapping[str, Any], told: Told) -> None:
         """As `submit_json`, for a dict."""
-        self._submit(self._ingest.checked_row(row), self._durability, told)
+        try:
+            self._submit(self._ingest.checked_row(row), self._durability, told)
+        except MillpondError as error:
+            self._refused.error(error)
+            raise
 
     # Reading.
 
@@ -130,7 +148,14 @@ class Stream:
         later.
         """
         return query.read(
-            self.halves, start, follow=follow, columns=columns, where=where, batch_rows=batch_rows, limit=limit
+            self.halves,
+            start,
+            follow=follow,
+            columns=columns,
+            where=where,
+            batch_rows=batch_rows,
+            limit=limit,
+            meter=ReadMeter(self.telemetry.reading, self._clock),
         )
 
     def scan(self, where: Where = None, *, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:

@@ -6,6 +6,7 @@
 from millpond.query.halves import Halves
 from millpond.query.listing import SegmentListing, read_segment, segments
 from millpond.query.lookup import get
+from millpond.query.meter import ReadMeter
 from millpond.query.positions import Start, parse_start
 from millpond.query.reader import StreamReader, read
 from millpond.query.scan import QueryReport, count, open_scan, plan, scan, scan_batches
@@ -21,6 +22,7 @@ __all__ = [
     "Where",
     "read",
     "StreamReader",
+    "ReadMeter",
     "scan",
     "scan_batches",
     "open_scan",

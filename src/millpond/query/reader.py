@@ -16,8 +16,9 @@ import pyarrow as pa
 from millpond.errors import InvalidValue, PondClosed
 from millpond.model.offsets import ranges_between
 from millpond.model.predicate import Predicate
-from millpond.model.schema import OFFSET
+from millpond.model.schema import INGEST_TIME, OFFSET
 from millpond.query.halves import Halves
+from millpond.query.meter import ReadMeter
 from millpond.query.ordered import read_in_order
 from millpond.query.positions import Start, resolve
 from millpond.query.projection import BATCH_ROWS_MAX, Projection, pieces
@@ -37,9 +38,10 @@ def read(
     where: Where = None,
     batch_rows: int = BATCH_ROWS_MAX,
     limit: int | None = None,
+    meter: ReadMeter | None = None,
 ) -> StreamReader:
     """Batches from `start` on, with system columns unless `columns` says otherwise; at most `batch_rows` rows and
-    about 8 MB each, `limit` rows in all. See `positions` for what `start` may be."""
+    about 8 MB each, `limit` rows in all. See `positions` for what `start` may be. `meter` measures what is read."""
     if limit is not None and limit < 0:
         raise InvalidValue(f"a limit of {limit}", hint="0 or more rows; leave it out for all")
     if not 1 <= batch_rows <= BATCH_ROWS_MAX:
@@ -50,7 +52,15 @@ def read(
     snapshot = halves.snapshot()
     position = resolve(halves, snapshot, start)
     return StreamReader(
-        halves, snapshot, position, projection, predicate, follow=follow, batch_rows=batch_rows, limit=limit
+        halves,
+        snapshot,
+        position,
+        projection,
+        predicate,
+        follow=follow,
+        batch_rows=batch_rows,
+        limit=limit,
+        meter=meter,
     )
 
 
@@ -68,6 +78,7 @@ class StreamReader(Iterator[pa.RecordBatch]):
         follow: bool,
         batch_rows: int,
         limit: int | None = None,
+        meter: ReadMeter | None = None,
     ) -> None:
         self._halves = halves
         self._stream_id = halves.definition.id
@@ -78,8 +89,12 @@ class StreamReader(Iterator[pa.RecordBatch]):
         self._follow = follow
         self._batch_rows = batch_rows
         self._left = limit
+        self._meter = meter
+        self._reading = projection.reading(INGEST_TIME) if meter is not None and follow else projection.schema.names
         self._closed = threading.Event()
         self._rounds = self._read_rounds(snapshot)
+        if meter is not None and follow:
+            meter.follow(self)
 
     @property
     def position(self) -> dict[int, int]:
@@ -139,7 +154,7 @@ class StreamReader(Iterator[pa.RecordBatch]):
             self._closed.set()
 
     def _read_to(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
-        names = self._projection.schema.names
+        names = self._reading
         settled = {} if is_never(self._predicate) else ranges_between(self._position, snapshot.boundary)
         for streamlet, batch in read_in_order(snapshot.settled, settled, names, self._predicate):
             yield from self._hand_out(streamlet, batch)
@@ -162,4 +177,9 @@ class StreamReader(Iterator[pa.RecordBatch]):
                     return
                 self._left -= piece.num_rows
             self._position[streamlet] = piece.column(OFFSET)[-1].as_py() + 1
-            yield self._projection.apply(piece)
+            if self._meter is None:
+                yield self._projection.apply(piece)
+            else:
+                self._meter.handed_out(piece)
+                yield self._projection.apply(piece)
+                self._meter.came_back()

@@ -1,0 +1,56 @@
+"""How long records take from ingestion to their consumer (K14), measured by the read that hands them out.
+
+A followed read measures two stages of every record that was ingested since the read began: *buffered*, when its batch
+is handed to the consumer, and *processed*, when the consumer comes back for the next one. What was there before is a
+backlog: its age says something about the consumer's absence, nothing about the way of a record. A consumer that falls
+behind while it follows is measured in full, also where records have settled meanwhile.
+
+Not thread-safe: a meter belongs to one read, as the thread that iterates does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.clock import Clock
+from millpond.model.schema import INGEST_TIME
+from millpond.telemetry import Follower, Histogram, ReadTelemetry
+
+Micros = npt.NDArray[np.int64]
+
+
+class ReadMeter:
+    """Of one read of a stream whose telemetry is given."""
+
+    def __init__(self, telemetry: ReadTelemetry, clock: Clock) -> None:
+        self._telemetry, self._clock = telemetry, clock
+        self._since = clock.now_micros()
+        self._following = False
+        self._out: Micros | None = None  # when the records that the consumer has were ingested
+
+    def follow(self, reader: Follower) -> None:
+        """The read goes on as records arrive: its batches have `_ingest_time`."""
+        self._following = True
+        self._telemetry.follow(reader)
+
+    def handed_out(self, batch: pa.RecordBatch) -> None:
+        """The consumer gets these."""
+        self._telemetry.read(batch.num_rows, batch.nbytes)
+        if self._following:
+            times: Micros = batch.column(INGEST_TIME).view(pa.int64()).to_numpy()
+            self._out = times[times >= self._since]
+            self._observe(self._telemetry.buffered)
+
+    def came_back(self) -> None:
+        """The consumer is done with what it got."""
+        if self._out is not None:
+            self._observe(self._telemetry.processed)
+            self._out = None
+
+    def _observe(self, stage: Histogram) -> None:
+        if self._out is not None and len(self._out):
+            # A wall clock may be set back; nothing is done before it was begun.
+            waited = np.maximum(self._clock.now_micros() - self._out, 0) / 1e6
+            self._telemetry.latency(stage, waited)
