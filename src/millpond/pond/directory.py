@@ -1,7 +1,7 @@
 """A pond's directory: what it is (`pond.json`), and that one process at a time has it (`lock`).
 
 pond/
-  pond.json   lock
+  pond.json   lock    tokens.json   tokens.lock
   journal/    spill/    archive/<stream>/…
 """
 
