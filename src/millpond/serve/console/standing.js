@@ -1,0 +1,37 @@
+// Where a stream stands, in words: the offsets of its streamlets, and how settling goes.
+
+import { el, setText } from "./dom.js";
+import { ago, count, duration } from "./format.js";
+
+// One line for one streamlet; for more, a line for all of them that opens.
+export function offsetsCell() {
+  const line = el("span", { class: "offsets" });
+  const summary = el("summary", {});
+  const list = el("ul", { class: "offsets" });
+  const details = el("details", {}, summary, list);
+  const node = el("div", {}, line, details);
+  const update = (boundary, head) => {
+    const streamlets = Object.keys(head);
+    details.hidden = streamlets.length < 2;
+    line.hidden = !details.hidden;
+    const texts = streamlets.map((streamlet) => `${count(boundary[streamlet] ?? 0)} → ${count(head[streamlet])}`);
+    setText(line, texts[0] ?? "–");
+    setText(summary, `${streamlets.length} streamlets`);
+    while (list.children.length > texts.length) list.lastElementChild.remove();
+    texts.forEach((text, at) => {
+      if (!list.children[at]) list.append(el("li", {}));
+      setText(list.children[at], `${streamlets[at]}: ${text}`);
+    });
+  };
+  return { node, update };
+}
+
+// [text, whether it is bad news]
+export function settleText({ settling, rows_settled: settled }) {
+  if (settling.failures > 0 && settling.failure) {
+    const retry = settling.retry_seconds > 0 ? `, again in ${duration(settling.retry_seconds)}` : "";
+    return [`failing${retry}`, true];
+  }
+  if (settling.last_micros !== null) return [`settled ${ago(settling.last_micros / 1000)}`, false];
+  return [settled > 0 ? "not since the start" : "not yet", false];
+}
