@@ -13,6 +13,7 @@ from millpond.cli.keeping import settle, status, verify
 from millpond.cli.output import Output
 from millpond.cli.put import put
 from millpond.cli.reading import cat, get, scan, segments
+from millpond.cli.serve import serve
 from millpond.cli.session import Session
 from millpond.cli.shell import Shell, configure_logging
 from millpond.cli.sql import sql
@@ -34,6 +35,7 @@ for command in (
     scan,
     segments,
     sql,
+    serve,
     settle,
     status,
     verify,

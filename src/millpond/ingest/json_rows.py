@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -65,6 +66,12 @@ class JsonRows:
             except Exception as reason:
                 raise _not_json(place, reason) from None
             raise misfit.in_row(value, place, JsonForm().names(self._fields), error) from None
+
+
+@lru_cache(maxsize=1024)
+def json_rows_of(schema: pa.Schema) -> JsonRows:
+    """The reader for a schema, made once: it defines types."""
+    return JsonRows(schema)
 
 
 def _decoder(fields: Sequence[pa.Field], form: JsonForm) -> tuple[msgspec.json.Decoder[Any], Finish]:

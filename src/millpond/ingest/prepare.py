@@ -14,7 +14,7 @@ import pyarrow as pa
 from millpond.ingest import raw
 from millpond.ingest.bounds import APPEND_BYTES_MAX, check_bytes
 from millpond.ingest.decode import decode
-from millpond.ingest.json_rows import JsonRows
+from millpond.ingest.json_rows import json_rows_of
 from millpond.ingest.route import route_batch, route_each, route_rows
 from millpond.log.engine import EncodedRows, Part
 from millpond.model.definition import StreamDefinition
@@ -35,7 +35,7 @@ class Ingest:
     def __init__(self, definition: StreamDefinition, bytes_max: int = APPEND_BYTES_MAX) -> None:
         self.definition = definition
         self._codec = codec_of(raw.CHECKED if definition.raw else definition.schema)
-        self._json = JsonRows(self._codec.schema)
+        self._json = json_rows_of(self._codec.schema)
         self._bytes_max = bytes_max
         self._times = [field.name for field in definition.schema if pa.types.is_timestamp(field.type)]
         # `next` on a count is one step for the interpreter: no lock.

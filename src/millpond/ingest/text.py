@@ -18,7 +18,7 @@ from millpond.ingest import csv_text, raw
 from millpond.ingest.arrow import to_batch
 from millpond.ingest.decode import checked_to_batch
 from millpond.ingest.json_lines import batch_to_lines
-from millpond.ingest.json_rows import JsonRows
+from millpond.ingest.json_rows import json_rows_of
 from millpond.model.definition import StreamDefinition
 from millpond.model.misfit import Place
 from millpond.model.rows import codec_of
@@ -44,8 +44,8 @@ def reader_of(form: str, source: BinaryIO, definition: StreamDefinition) -> Iter
 
 def read_ndjson(source: BinaryIO, definition: StreamDefinition, batch_rows: int = 10_000) -> Iterator[pa.RecordBatch]:
     """Batches of at most `batch_rows` from one JSON object a line; errors name the line, counted from 1."""
-    schema = _expected(definition)
-    rows, codec = JsonRows(schema), codec_of(schema)
+    schema = expected(definition)
+    rows, codec = json_rows_of(schema), codec_of(schema)
     line = 1
     for piece in _whole_lines(source):
         found = rows.lines(piece, _line_from(line))
@@ -54,9 +54,15 @@ def read_ndjson(source: BinaryIO, definition: StreamDefinition, batch_rows: int 
         line += piece.count(b"\n")
 
 
-def _expected(definition: StreamDefinition) -> pa.Schema:
+def expected(definition: StreamDefinition) -> pa.Schema:
     """What a record must have; what a raw event leaves out is filled in when it is appended."""
     return raw.CHECKED if definition.raw else definition.schema
+
+
+def read_json(text: bytes, definition: StreamDefinition) -> pa.RecordBatch:
+    """The records of a JSON array of objects, or of a single object, as one batch; errors count them from 0."""
+    schema = expected(definition)
+    return checked_to_batch(codec_of(schema), json_rows_of(schema).array(text))
 
 
 def _line_from(first: int) -> Place:
@@ -84,12 +90,12 @@ def _whole_lines(source: BinaryIO) -> Iterator[bytes]:
 
 def read_csv(source: BinaryIO, definition: StreamDefinition) -> Iterator[pa.RecordBatch]:
     """Batches from CSV with a header; errors name the record, counted from 1 without the header."""
-    return csv_text.read_csv(source, _expected(definition))
+    return csv_text.read_csv(source, expected(definition))
 
 
 def read_arrow(source: BinaryIO, definition: StreamDefinition) -> Iterator[pa.RecordBatch]:
     """Batches from an Arrow IPC stream, cast to the stream's schema; errors count rows from 0, in all of it."""
-    schema, count = _expected(definition), 0
+    schema, count = expected(definition), 0
     try:
         with pa.ipc.open_stream(source) as reader:
             for batch in reader:

@@ -32,13 +32,16 @@ def _classes(base: type[MillpondError]) -> Iterator[type[MillpondError]]:
         yield from _classes(sub)
 
 
-def encode_failure(error: BaseException) -> bytes:
+def failure_of(error: BaseException) -> Failure:
     """What a door may show of an error."""
     if isinstance(error, MillpondError):
-        failure = Failure(error.code, error.message[:_TEXT_MAX], error.hint[:_TEXT_MAX])
-    else:
-        failure = Failure(Unavailable.code, "the node failed to answer", "its log says why")
-    return msgspec.json.encode(failure)
+        return Failure(error.code, error.message[:_TEXT_MAX], error.hint[:_TEXT_MAX])
+    return Failure(Unavailable.code, "the node failed to answer", "its log says why")
+
+
+def encode_failure(error: BaseException) -> bytes:
+    """What a door may show of an error, as bytes."""
+    return msgspec.json.encode(failure_of(error))
 
 
 def decode_failure(data: bytes) -> MillpondError | None:

@@ -1,0 +1,313 @@
+"""The REST door: an ASGI application over a desk.
+
+A request passes, in this order: where it is addressed to (`Host`, `Origin`), which route it is of, who sends it, how
+often they do, its parameters; then its handler. Rights are the desk's to check. Single events, which are most of all
+requests, take a way of their own with as few steps as can be (`_event`): the body goes to the committer's queue, and
+the answer comes back with those of its whole group.
+
+Whatever blocks runs in threads, at most `calls_max` at once, followed streams in threads of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+from starlette.responses import Response
+
+from millpond.errors import MethodNotAllowed, MillpondError, TooManyRequests, Unavailable
+from millpond.log.engine import Ack
+from millpond.serve import handlers
+from millpond.serve.asked import Asked, Gone, Receive, Scope, Send, read_body
+from millpond.serve.pages import find_page
+from millpond.serve.problems import answer_of
+from millpond.serve.records_in import raw_event
+from millpond.serve.routes import Match, allowed_methods, match, read_query
+from millpond.serve.settings import ServeSettings
+from millpond.serve.state import NodeState
+from millpond.serve.waiting import Answers
+from millpond.telemetry import DoorCounters
+from millpond.wire.access import Caller
+from millpond.wire.requests import Append
+
+logger = logging.getLogger(__name__)
+access = logging.getLogger("millpond.access")
+
+Result = TypeVar("Result")
+
+_BEARER = b"Bearer "
+_JSON_HEADER = (b"content-type", b"application/json")
+# What is asked of a browser with every answer that it may show.
+SAFE_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+# Requests with one of these are no plain single events.
+_NOT_PLAIN = (b"content-encoding", b"idempotency-key", b"millpond-producer", b"millpond-sequence", b"ce-specversion")
+# How long an idle follower goes without a word to its client.
+BEAT_SECONDS = 15.0
+_ROUTES_KEPT = 10_000
+
+
+class RestDoor:
+    """One per server. Made in any thread, called in one event loop."""
+
+    def __init__(
+        self,
+        state: NodeState,
+        settings: ServeSettings,
+        counters: DoorCounters,
+        metrics: Callable[[str], tuple[str, bytes]] | None = None,
+        *,
+        connections: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.state, self.settings, self.counters, self.metrics = state, settings, counters, metrics
+        self._connections = connections
+        self._answers: Answers | None = None
+        self._calls = anyio.CapacityLimiter(settings.calls_max)
+        self._following = anyio.CapacityLimiter(settings.followers_max)
+        self._event_routes: dict[bytes, Append] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            while (await receive())["type"] != "lifespan.shutdown":
+                await send({"type": "lifespan.startup.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    # The way of every request.
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        reply = _Reply(send)
+        route, bytes_in, caller = "", 0, "-"
+        try:
+            self._check_address(scope)
+            body = None
+            if scope["method"] == "POST" and not scope["query_string"]:
+                done, body, caller = await self._event(scope, receive, reply)
+                if done:
+                    route, bytes_in = "/v1/streams/{name}/records", len(body or b"")
+                    return
+            found = self._match(scope)
+            if found is None:
+                route = "page"
+                await self._show(scope, reply)
+                return
+            route = found.route.path
+            asked, caller = await self._admit(scope, receive, found, body)
+            response = await self._handle(asked)
+            bytes_in = asked.bytes_in
+            self._dress(response, scope)
+            await response(scope, receive, reply.send)
+        except Gone:
+            reply.status = 499
+        except MillpondError as error:
+            await self._refuse(scope, reply, error)
+        except Exception as error:
+            logger.exception("a request failed", extra={"route": route})
+            await self._refuse(scope, reply, error)
+        finally:
+            seconds = time.perf_counter() - began
+            self.counters.request("rest", route, scope["method"], reply.status, seconds, bytes_in, reply.bytes_out)
+            if self.settings.access_log:
+                self._log(scope["method"], route, reply.status, seconds, caller)
+
+    def _log(self, method: str, route: str, status: int, seconds: float, caller: str) -> None:
+        """A line for what went wrong or was slow; every request only where that is asked for by the level."""
+        level = logging.DEBUG
+        if status >= 500:
+            level = logging.WARNING
+        elif status >= 400 or seconds > 1:
+            level = logging.INFO
+        if access.isEnabledFor(level):
+            extra = {
+                "method": method,
+                "route": route,
+                "status": status,
+                "ms": round(1e3 * seconds, 1),
+                "caller": caller,
+            }
+            access.log(level, "request", extra=extra)
+
+    def _check_address(self, scope: Scope) -> None:
+        if self._connections() > self.settings.connections_max:
+            raise TooManyRequests(
+                f"there are more than {self.settings.connections_max} connections",
+                hint="close some, or raise the setting connections_max",
+            )
+
+    def _match(self, scope: Scope) -> Match | None:
+        """The route; None for the pages that people look at."""
+        if scope["method"] == "GET" and find_page(scope["path"]) is not None:
+            return None
+        return match(scope["method"], scope["raw_path"])
+
+    async def _show(self, scope: Scope, reply: _Reply) -> None:
+        page = find_page(scope["path"])
+        assert page is not None
+        known = dict(scope["headers"]).get(b"if-none-match", b"").decode("latin-1")
+        headers = [(b"content-type", page.media.encode()), *page.headers]
+        if page.is_known(known):
+            await reply.whole(304, headers, b"")
+        else:
+            await reply.whole(200, headers, page.body)
+
+    def _caller(self, headers: Any) -> Caller:
+        shown = None
+        for name, value in headers:
+            if name == b"authorization":
+                shown = value[len(_BEARER) :].decode("latin-1") if value[: len(_BEARER)] == _BEARER else ""
+        caller = self.state.desk.authenticate(shown)
+        return caller
+
+    async def _admit(self, scope: Scope, receive: Receive, found: Match, body: bytes | None) -> tuple[Asked, str]:
+        if found.route.right is None:
+            asked = Asked(
+                scope, receive, found, read_query(found.route.query, scope["query_string"]), _NOBODY_ASKS, _NOBODY, body
+            )
+            return asked, "-"
+        desk = self.state.desk
+        if self.state.stopping:
+            raise Unavailable("the server is stopping", hint="try again when it is back")
+        caller = self._caller(scope["headers"])
+        query = read_query(found.route.query, scope["query_string"])
+        return Asked(scope, receive, found, query, desk, caller, body), caller.id
+
+    async def _handle(self, asked: Asked) -> Response:
+        handler: handlers.Handler = handlers.HANDLERS[asked.route.handler]
+        return await handler(self, asked)
+
+    async def _refuse(self, scope: Scope, reply: _Reply, error: BaseException) -> None:
+        if isinstance(error, MillpondError):
+            self.counters.rejected(error.code)
+        if reply.status:  # the answer is under way: cutting it short is all that tells
+            raise error
+        status, headers, body = answer_of(error)
+        if isinstance(error, MethodNotAllowed):
+            headers.append((b"allow", ", ".join(allowed_methods(scope["raw_path"])).encode()))
+        headers += SAFE_HEADERS
+        await reply.whole(status, headers, body)
+
+    def _dress(self, response: Response, scope: Scope) -> None:
+        response.raw_headers += SAFE_HEADERS
+
+    # Single events.
+
+    async def _event(self, scope: Scope, receive: Receive, reply: _Reply) -> tuple[bool, bytes | None, str]:
+        """Append one JSON object, or any body to a stream of raw events. False, with the body if it was read, if the
+        request is not as plain as that."""
+        request = self._event_routes.get(scope["raw_path"]) or self._event_route(scope["raw_path"])
+        if request is None:
+            return False, None, "-"
+        headers = dict(scope["headers"])
+        if not headers.keys().isdisjoint(_NOT_PLAIN):
+            return False, None, "-"
+        desk = self.state.desk
+        if self.state.stopping:
+            raise Unavailable("the server is stopping", hint="try again when it is back")
+        caller = self._caller(scope["headers"])
+        raw = desk.definition(caller, request).raw
+        kind = headers.get(b"content-type", b"")
+        if raw and kind.partition(b";")[0].strip().lower() in handlers.MANY:
+            return False, None, caller.id
+        if not raw and kind not in (b"application/json", b""):
+            return False, None, caller.id
+        body = await read_body(receive, headers, self.settings)
+        if not raw and body.lstrip()[:1] != b"{":
+            return False, body, caller.id
+        record: Any = (
+            raw_event({n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body) if raw else body
+        )
+        if self._answers is None:
+            self._answers = Answers(asyncio.get_running_loop())
+        future, told = self._answers.expect()
+        desk.submit(caller, request, record, told)
+        await reply.whole(200, [_JSON_HEADER], ack_json(await future))
+        return True, body, caller.id
+
+    def _event_route(self, raw_path: bytes) -> Append | None:
+        if not raw_path.endswith(b"/records"):
+            return None
+        found = match("POST", raw_path)
+        if found.route.handler != "append":
+            return None
+        if len(self._event_routes) >= _ROUTES_KEPT:
+            self._event_routes.clear()
+        request = self._event_routes[raw_path] = Append(found.name)
+        return request
+
+    # For handlers.
+
+    async def blocking(self, call: Callable[..., Result], *args: Any) -> Result:
+        """Run something that may wait, in a thread."""
+        if self._calls.statistics().tasks_waiting > self.settings.calls_max:
+            raise TooManyRequests(
+                f"{self.settings.calls_max} calls are under way and as many wait",
+                hint="try again in a moment, or raise the setting calls_max",
+            )
+        return await anyio.to_thread.run_sync(call, *args, limiter=self._calls)
+
+    async def watching(self, call: Callable[..., Result], *args: Any) -> Result:
+        """As `blocking`, for followers: in threads of their own, and left behind if the client goes."""
+        return await anyio.to_thread.run_sync(call, *args, limiter=self._following, abandon_on_cancel=True)
+
+    def check_followers(self) -> None:
+        """`TooManyRequests` if nobody more can follow."""
+        if self.followers >= self.settings.followers_max:
+            raise TooManyRequests(
+                f"{self.settings.followers_max} streams are being followed",
+                hint="close some, or raise the setting followers_max",
+            )
+
+    followers = 0
+
+
+def ack_json(ack: Ack) -> bytes:
+    """An acknowledgement. By hand where it is of one record, which is most of the time."""
+    if len(ack.ranges) == 1:
+        ((streamlet, offsets),) = ack.ranges.items()
+        return b'{"ranges":{"%d":{"start":%d,"stop":%d}},"durability":"%b","duplicate":%b}' % (
+            streamlet,
+            offsets.start,
+            offsets.stop,
+            ack.durability.encode(),
+            b"true" if ack.duplicate else b"false",
+        )
+    return msgspec.json.encode(ack)
+
+
+class _Reply:
+    """What goes back, counted."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+        self.bytes_out = 0
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.bytes_out += len(message.get("body", b""))
+        await self._send(message)
+
+    async def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        self.status, self.bytes_out = status, len(body)
+        headers.append((b"content-length", b"%d" % len(body)))
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+_NOBODY = Caller("-", "-", ())
+_NOBODY_ASKS: Any = None

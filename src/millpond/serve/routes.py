@@ -1,0 +1,470 @@
+"""The routes: which there are, what each takes and gives. One table, from which requests are matched, parameters are
+read, and the OpenAPI document is made.
+
+A stream's name stands in the path as it is, slashes and all. The last part of the path is a verb if it is one of
+`VERBS`; a name that ends in such a word is written with %2F in place of its slashes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from msgspec import Meta, Struct
+
+from millpond.archive.settle import SettleReport
+from millpond.errors import InvalidInput, MethodNotAllowed, NoSuchRoute
+from millpond.log.engine import Ack
+from millpond.query import QueryReport, SegmentListing
+from millpond.wire import answers, status
+from millpond.wire import requests as ask
+
+ROWS_DEFAULT = 1_000
+ROWS_MAX = 10_000
+
+_Where = Annotated[str, Meta(description="A SQL condition that records must meet, e.g. `temp > 20 AND city = 'Nice'`.")]
+_Columns = Annotated[
+    str, Meta(description="Which columns, e.g. `vid,temp`; `_streamlet`, `_offset`, `_ingest_time` too.")
+]
+_Preview = Annotated[bool, Meta(description="Only say what would happen.")]
+_Format = Annotated[
+    Literal["json", "ndjson", "csv", "arrow"], Meta(description="The form of the answer, in place of `Accept`.")
+]
+
+
+class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+class RecordsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a read begins, how much it gives, and how."""
+
+    start: Annotated[
+        str,
+        Meta(
+            max_length=10_000,
+            description="`earliest`, `latest`, a time of ingestion, an offset, or `0:120,1:96` per streamlet.",
+        ),
+    ] = "earliest"
+    limit: (
+        Annotated[int, Meta(ge=0, le=ROWS_MAX, description="Records of a page; all of them if it is followed.")] | None
+    ) = None
+    columns: _Columns | None = None
+    where: _Where | None = None
+    follow: Annotated[bool, Meta(description="Go on as records arrive, as NDJSON or server-sent events.")] = False
+    format: (
+        Annotated[
+            Literal["json", "ndjson", "csv", "arrow", "sse"],
+            Meta(description="The form of the answer, in place of `Accept`."),
+        ]
+        | None
+    ) = None
+
+
+class AppendQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How an append is acknowledged."""
+
+    durability: Annotated[Literal["disk", "os", "memory"], Meta(description="If not as the stream has it.")] | None = (
+        None
+    )
+
+
+class ScanQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is looked for."""
+
+    where: _Where | None = None
+    columns: _Columns | None = None
+    limit: Annotated[int, Meta(ge=0, le=2**53, description="At most so many records; all otherwise.")] | None = None
+    format: _Format | None = None
+
+
+class GetQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which key."""
+
+    key: Annotated[str, Meta(max_length=100_000, description="The value of the key.")]
+    by: Annotated[str, Meta(description="A secondary key's column; otherwise the primary key.")] | None = None
+    limit: Annotated[int, Meta(ge=0, le=ROWS_MAX, description="The newest so many.")] = 10
+    format: _Format | None = None
+
+
+class WhereQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """A condition."""
+
+    where: _Where | None = None
+
+
+class SegmentsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """All segments, or the records of one."""
+
+    id: (
+        Annotated[str, Meta(max_length=1_000, description="The records of this segment, in place of the list.")] | None
+    ) = None
+    columns: _Columns | None = None
+    format: _Format | None = None
+
+
+class PreviewQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether it is only asked."""
+
+    preview: _Preview = False
+
+
+class FormatQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """The form of the answer."""
+
+    format: _Format | None = None
+
+
+class CreateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A stream to be. Without a schema it takes raw events: time, headers, body."""
+
+    schema: ask.Schema | None = None
+    keys: ask.Columns = ()
+    event_time: ask.Column | None = None
+    streamlets: Annotated[int, Meta(ge=1, le=1024)] = 1
+    durability: Literal["disk", "os", "memory"] = "disk"
+    settle: ask.SettleSpec | None = ask.SettleSpec()
+    partition: ask.Units = "1d"
+    memory: ask.Units | None = None
+
+
+class AlterBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The columns to add, or the whole schema, which only adds columns at the end."""
+
+    add: ask.Schema | None = None
+    schema: ask.Schema | None = None
+
+
+class TokenBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A token to be."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=64)]
+    rights: Annotated[tuple[Literal["read", "write", "admin"], ...], Meta(min_length=1, max_length=3)] = (
+        "read",
+        "write",
+    )
+    prefixes: Annotated[tuple[ask.Name, ...], Meta(min_length=1, max_length=100)] = ("",)
+
+
+class Health(Struct, frozen=True):
+    """Whether the node is well; if not, why."""
+
+    status: str
+    reasons: tuple[str, ...] = ()
+
+
+class SettleAnswer(Struct, frozen=True):
+    """What settled, or would; `null` if all of it had settled already."""
+
+    settled: SettleReport | None = None
+    plan: answers.SettlePlan | None = None
+
+
+RECORDS = "records"
+TEXT = "text"
+
+
+@dataclass(frozen=True)
+class Route:
+    """One method of one path. `handler` is the name of its method at the door; `gives` is a type, or RECORDS or TEXT;
+    `right` is None where nobody is asked who they are."""
+
+    method: str
+    path: str
+    handler: str
+    summary: str
+    gives: Any
+    query: type[Struct] = NoQuery
+    takes: Any = None
+    status: int = 200
+    right: str | None = "a valid token"
+    errors: tuple[int, ...] = ()
+
+    @property
+    def of_stream(self) -> bool:
+        return "{name}" in self.path
+
+
+_READING = (400, 404, 406, 410, 503)
+_CHANGING = (400, 404, 503, 507)
+
+ROUTES = (
+    Route("GET", "/healthz", "healthz", "Whether the process is alive.", Health, right=None),
+    Route(
+        "GET", "/readyz", "readyz", "Whether the pond can be used, and if not, why.", Health, right=None, errors=(503,)
+    ),
+    Route("GET", "/metrics", "metrics", "Metrics in Prometheus' format.", TEXT, right="read", errors=(503,)),
+    Route("GET", "/v1", "about", "The node, and what the caller may do.", answers.Node, errors=(503,)),
+    Route("GET", "/v1/status", "pond_status", "The whole pond.", status.PondStatus, right="read", errors=(503,)),
+    Route(
+        "GET",
+        "/v1/audit",
+        "audit",
+        "What was discarded, when and why.",
+        RECORDS,
+        FormatQuery,
+        right="admin",
+        errors=(406, 503),
+    ),
+    Route(
+        "POST",
+        "/v1/verify",
+        "verify",
+        "Check every checksum and every count.",
+        status.VerifyReport,
+        right="admin",
+        errors=(503,),
+    ),
+    Route(
+        "GET",
+        "/v1/tokens",
+        "list_tokens",
+        "The tokens, without their secrets.",
+        list[answers.TokenInfo],
+        right="admin",
+        errors=(400, 503),
+    ),
+    Route(
+        "POST",
+        "/v1/tokens",
+        "create_token",
+        "Make a token; its secret is told this once.",
+        answers.NewToken,
+        takes=TokenBody,
+        status=201,
+        right="admin",
+        errors=(400, 409, 413, 415, 503),
+    ),
+    Route(
+        "DELETE",
+        "/v1/tokens/{id}",
+        "revoke_token",
+        "Revoke a token.",
+        answers.TokenInfo,
+        right="admin",
+        errors=(400, 404, 503),
+    ),
+    Route(
+        "GET",
+        "/v1/streams",
+        "list_streams",
+        "The streams that the caller has a right on.",
+        list[answers.StreamInfo],
+        errors=(503,),
+    ),
+    Route(
+        "PUT",
+        "/v1/streams/{name}",
+        "create",
+        "Create a stream; 200 if it is there with the same columns.",
+        answers.StreamInfo,
+        takes=CreateBody,
+        status=201,
+        right="admin",
+        errors=(400, 409, 413, 415, 503, 507),
+    ),
+    Route(
+        "GET",
+        "/v1/streams/{name}",
+        "describe",
+        "What a stream is.",
+        answers.StreamInfo,
+        right="read",
+        errors=(400, 404, 503),
+    ),
+    Route(
+        "PATCH",
+        "/v1/streams/{name}",
+        "alter",
+        "Add columns.",
+        answers.StreamInfo,
+        takes=AlterBody,
+        right="admin",
+        errors=(*_CHANGING, 413, 415),
+    ),
+    Route(
+        "DELETE",
+        "/v1/streams/{name}",
+        "drop",
+        "Drop a stream and everything it holds.",
+        answers.DropPlan,
+        PreviewQuery,
+        right="admin",
+        errors=_CHANGING,
+    ),
+    Route(
+        "POST",
+        "/v1/streams/{name}/records",
+        "append",
+        "Append records; all of them or none.",
+        Ack,
+        AppendQuery,
+        takes=RECORDS,
+        right="write",
+        errors=(400, 404, 409, 413, 415, 422, 503, 507),
+    ),
+    Route(
+        "GET",
+        "/v1/streams/{name}/records",
+        "read",
+        "Records in order, from a place on: a page, or followed.",
+        RECORDS,
+        RecordsQuery,
+        right="read",
+        errors=_READING,
+    ),
+    Route(
+        "GET",
+        "/v1/streams/{name}/scan",
+        "scan",
+        "The records that match, in no promised order.",
+        RECORDS,
+        ScanQuery,
+        right="read",
+        errors=_READING,
+    ),
+    Route(
+        "GET",
+        "/v1/streams/{name}/get",
+        "get",
+        "The newest records of a key.",
+        RECORDS,
+        GetQuery,
+        right="read",
+        errors=_READING,
+    ),
+    Route(
+        "GET",
+        "/v1/streams/{name}/count",
+        "count",
+        "How many records match.",
+        answers.Counted,
+        WhereQuery,
+        right="read",
+        errors=_READING,
+    ),
+    Route(
+        "GET",
+        "/v1/streams/{name}/explain",
+        "explain",
+        "What a scan would read and skip.",
+        QueryReport,
+        WhereQuery,
+        right="read",
+        errors=_READING,
+    ),
+    Route(
+        "GET",
+        "/v1/streams/{name}/segments",
+        "segments",
+        "Segments, settled and live, or the records of one.",
+        list[SegmentListing],
+        SegmentsQuery,
+        right="read",
+        errors=_READING,
+    ),
+    Route(
+        "GET",
+        "/v1/streams/{name}/status",
+        "stream_status",
+        "Where a stream stands.",
+        status.StreamStatus,
+        right="read",
+        errors=(400, 404, 503),
+    ),
+    Route(
+        "POST",
+        "/v1/streams/{name}/settle",
+        "settle",
+        "Move what is live into the archive.",
+        SettleAnswer,
+        PreviewQuery,
+        right="admin",
+        errors=_CHANGING,
+    ),
+)
+
+# The last part of a stream's path, where it is not the end of its name.
+VERBS = frozenset(route.path.rpartition("/")[2] for route in ROUTES if route.of_stream) - {"{name}"}
+
+_STREAMS = "/v1/streams/"
+_TOKENS = "/v1/tokens/"
+_BY_PATH: dict[str, dict[str, Route]] = {}
+for _route in ROUTES:
+    _BY_PATH.setdefault(_route.path, {})[_route.method] = _route
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A request's route, and the name that its path holds, if any."""
+
+    route: Route
+    name: str = ""
+
+
+def match(method: str, raw_path: bytes) -> Match:
+    """The route of a request. `NoSuchRoute` or `MethodNotAllowed` if there is none."""
+    path, name = _template(raw_path.partition(b"?")[0])
+    methods = _BY_PATH.get(path)
+    if methods is None:
+        raise NoSuchRoute(f"no route {_shown(raw_path)}", hint="GET /docs lists the routes")
+    route = methods.get(method)
+    if route is None:
+        raise MethodNotAllowed(f"no {method[:20]} {path}", hint=f"it takes {', '.join(sorted(methods))}")
+    return Match(route, name)
+
+
+def allowed_methods(raw_path: bytes) -> list[str]:
+    """The methods of a path."""
+    try:
+        return sorted(_BY_PATH.get(_template(raw_path.partition(b"?")[0])[0], ()))
+    except InvalidInput:
+        return []
+
+
+def _template(raw: bytes) -> tuple[str, str]:
+    """The path of the table that a path is of, and the name in it."""
+    text = raw.decode("latin-1")
+    if text.startswith(_STREAMS) and len(text) > len(_STREAMS):
+        whole = text[len(_STREAMS) :]
+        rest, _, last = whole.rpartition("/")
+        if rest and last in VERBS:
+            return f"{_STREAMS}{{name}}/{last}", _decoded(rest)
+        return f"{_STREAMS}{{name}}", _decoded(whole)
+    if text.startswith(_TOKENS) and len(text) > len(_TOKENS) and "/" not in text[len(_TOKENS) :]:
+        return f"{_TOKENS}{{id}}", _decoded(text[len(_TOKENS) :])
+    return text, ""
+
+
+def _decoded(text: str) -> str:
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeDecodeError:
+        raise NoSuchRoute(f"no name is {text[:80]!r}", hint="a name is percent-encoded UTF-8") from None
+
+
+def _shown(raw: bytes) -> str:
+    return raw[:200].decode("ascii", "replace")
+
+
+def read_query(kind: type[Struct], text: bytes) -> Any:
+    """The parameters of a request; one that is unknown, given twice, or not what it should be is refused."""
+    found: dict[str, str] = {}
+    for part in text.split(b"&") if text else ():
+        raw_name, _, raw_value = part.partition(b"=")
+        try:
+            name, value = (unquote_to_bytes(raw.replace(b"+", b" ")).decode() for raw in (raw_name, raw_value))
+        except UnicodeDecodeError:
+            raise InvalidInput("a parameter is not UTF-8", hint="percent-encode it as UTF-8") from None
+        known = kind.__struct_fields__
+        if name not in known:
+            raise InvalidInput(f"no parameter {name[:80]!r} here", hint=f"parameters: {', '.join(known) or 'none'}")
+        if name in found:
+            raise InvalidInput(f"parameter {name!r} is given twice", hint="give it once")
+        found[name] = value
+    try:
+        return msgspec.convert(found, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"a parameter does not fit: {error}", hint="GET /docs lists what each may be") from None
