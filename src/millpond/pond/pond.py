@@ -38,7 +38,7 @@ from millpond.storage import Storage
 from millpond.telemetry import Telemetry
 from millpond.wire.access import Grant, new_secret
 from millpond.wire.served import Change
-from millpond.wire.status import PondStatus, VerifyReport
+from millpond.wire.status import PondStatus, StreamStatus, VerifyReport
 
 if TYPE_CHECKING:
     from millpond.flight import FlightDoor
@@ -271,12 +271,17 @@ class Pond:
 
     def status(self) -> PondStatus:
         """How the pond does: every stream, the log, and how much was written for what was appended."""
-        streams = tuple(stream.status() for stream in self.streams())
+        streams = tuple(self._statuses())
         log = self._log.status()
         archived = sum(s.settling.bytes_written + s.settling.compacted_bytes for s in streams)
         written = log.journal_written_bytes + log.spill_written_bytes + archived
         ratio = written / log.appended_bytes if log.appended_bytes else None
         return PondStatus(self.path, self.id, streams, log, ratio, log.warnings)
+
+    def _statuses(self) -> Iterator[StreamStatus]:
+        for stream in self.streams():
+            with contextlib.suppress(StreamNotFound):  # dropped meanwhile
+                yield stream.status()
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every checksum and every count. `progress(what, done, total)` is called on the way."""

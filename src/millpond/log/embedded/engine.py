@@ -221,6 +221,10 @@ class EmbeddedLog:
         return self._stream(stream_id).figures()
 
     @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    @property
     def waiting(self) -> int:
         """How many appends are queued."""
         return len(self._committer.queue)
