@@ -9,7 +9,7 @@ export function count(number) {
 }
 
 export function short(number) {
-  return Math.abs(number) < 10000 ? COUNT.format(Math.round(number * 10) / 10) : SHORT.format(number);
+  return Math.abs(number) < 10000 ? COUNT.format(Math.round(number * 10) / 10) : SHORT.format(number).replace("K", "k");
 }
 
 export function plural(number, one, many = `${one}s`) {
@@ -42,9 +42,10 @@ export function duration(seconds) {
 }
 
 export function ago(milliseconds, now = Date.now()) {
-  const seconds = (now - milliseconds) / 1000;
-  if (seconds < -5) return `in ${duration(Math.round(-seconds))}`;
-  return seconds < 5 ? "just now" : `${duration(Math.round(seconds))} ago`;
+  const seconds = Math.round((now - milliseconds) / 1000);
+  if (Math.abs(seconds) < 5) return "just now";
+  const distance = Math.abs(seconds) < 120 ? `${Math.abs(seconds)} s` : duration(Math.abs(seconds));
+  return seconds < 0 ? `in ${distance}` : `${distance} ago`;
 }
 
 export function exactTime(milliseconds) {

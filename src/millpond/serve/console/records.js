@@ -9,10 +9,14 @@ const SYSTEM = ["_streamlet", "_offset", "_ingest_time"];
 const TEXT_MAX = 200;
 const TITLE_MAX = 4000;
 
+function isNumber(value) {
+  return typeof value === "number" || typeof value === "bigint";
+}
+
 function cellOf(column, value) {
   if (column === "_ingest_time" && typeof value === "string") return el("td", { class: "number" }, when(Date.parse(value)));
   const text = shown(value);
-  const kind = value === null || value === undefined ? "null" : typeof value === "number" || typeof value === "bigint" ? "number" : null;
+  const kind = value === null || value === undefined ? "null" : isNumber(value) ? "number" : null;
   const cut = text.length > TEXT_MAX;
   return el("td", { class: kind, title: text.length > 40 ? text.slice(0, TITLE_MAX) : null }, cut ? `${text.slice(0, TEXT_MAX)}…` : text);
 }
@@ -35,7 +39,8 @@ export function recordsTable(label) {
     for (const record of records) for (const column of Object.keys(record)) known.add(column);
     if (known.size === columns.length) return false;
     columns = [...[...known].filter((column) => !SYSTEM.includes(column)), ...SYSTEM.filter((column) => known.has(column))];
-    head.replaceChildren(...columns.map((column) => el("th", { scope: "col" }, column)));
+    const numeric = (column) => SYSTEM.includes(column) || isNumber(records.find((record) => (record[column] ?? null) !== null)?.[column]);
+    head.replaceChildren(...columns.map((column) => el("th", { scope: "col", class: numeric(column) ? "number" : null }, column)));
     return true;
   }
 

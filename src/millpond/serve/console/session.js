@@ -36,7 +36,9 @@ export function guard(control, right, stream = "") {
 let asking = null;
 
 export function askForToken(problem) {
-  if (asking) return;
+  const kept = document.querySelector("dialog.keep");
+  if (kept) kept.addEventListener("close", () => askForToken(problem), { once: true });
+  if (kept || asking) return;
   const input = el("input", { type: "password", autocomplete: "off", required: true, spellcheck: "false" });
   const message = el("div", {});
   asking = openDialog("A token, please", {

@@ -3,7 +3,11 @@
 import { el, setText } from "./dom.js";
 import { ago, count, duration } from "./format.js";
 
-// One line for one streamlet; for more, a line for all of them that opens.
+export function total(offsets) {
+  return Object.values(offsets).reduce((sum, offset) => sum + offset, 0);
+}
+
+// One line for one streamlet; for more, the sums, and a line for each that can be opened.
 export function offsetsCell() {
   const line = el("span", { class: "offsets" });
   const summary = el("summary", {});
@@ -13,10 +17,9 @@ export function offsetsCell() {
   const update = (boundary, head) => {
     const streamlets = Object.keys(head);
     details.hidden = streamlets.length < 2;
-    line.hidden = !details.hidden;
-    const texts = streamlets.map((streamlet) => `${count(boundary[streamlet] ?? 0)} → ${count(head[streamlet])}`);
-    setText(line, texts[0] ?? "–");
+    setText(line, `${count(total(boundary))} → ${count(total(head))}`);
     setText(summary, `${streamlets.length} streamlets`);
+    const texts = streamlets.map((streamlet) => `${count(boundary[streamlet] ?? 0)} → ${count(head[streamlet])}`);
     while (list.children.length > texts.length) list.lastElementChild.remove();
     texts.forEach((text, at) => {
       if (!list.children[at]) list.append(el("li", {}));
@@ -32,6 +35,6 @@ export function settleText({ settling, rows_settled: settled }) {
     const retry = settling.retry_seconds > 0 ? `, again in ${duration(settling.retry_seconds)}` : "";
     return [`failing${retry}`, true];
   }
-  if (settling.last_micros !== null) return [`settled ${ago(settling.last_micros / 1000)}`, false];
+  if (settling.last_micros !== null) return [ago(settling.last_micros / 1000), false];
   return [settled > 0 ? "not since the start" : "not yet", false];
 }

@@ -35,7 +35,7 @@ function standing() {
     tile("Live", parts.live, parts.liveBytes),
     tile("Settled", parts.settled, parts.settledBytes),
     tile("Boundary → head", parts.offsets.node),
-    tile("Settling", parts.settling, parts.failure),
+    tile("Last settled", parts.settling, parts.failure),
   ), parts.warnings);
   const update = (status) => {
     setText(parts.rate, rate(rateOf(status)));
@@ -49,7 +49,7 @@ function standing() {
     const [text, failing] = settleText(status);
     setText(parts.settling, text);
     parts.settling.classList.toggle("bad", failing);
-    setText(parts.failure, failing ? status.settling.failure : plural(status.settling.settles, "time"));
+    setText(parts.failure, failing ? status.settling.failure : `${plural(status.settling.settles, "time")} since the start`);
     const warnings = status.warnings.join("\n");
     if (parts.warnings.dataset.shown !== warnings) {
       parts.warnings.dataset.shown = warnings;
@@ -79,7 +79,7 @@ function columnsSection(info, add) {
     ["Archive", el("code", { class: "path" }, info.archive)],
   ];
   return el("section", { class: "card", "aria-label": "Description" },
-    el("div", { class: "bar" }, el("h2", {}, info.raw ? "Raw events" : "Columns"),
+    el("div", { class: "bar" }, el("h2", {}, info.raw ? "Raw events" : "Columns"), el("span", { class: "grow" }),
       guard(button("Add columns…", add), "admin", info.name)),
     el("table", { class: "plain" }, el("tbody", {}, rows)),
     el("dl", { class: "facts" }, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]).flat()));
@@ -106,7 +106,7 @@ export async function streamPage(main, signal, name) {
       segments.refresh();
     };
     main.replaceChildren(
-      el("div", { class: "bar" },
+      el("div", { class: "bar title" },
         el("h1", {}, el("a", { href: "#/streams", class: "up", "aria-label": "All streams" }, "←"), " ", name),
         el("span", { class: "grow" }),
         el("a", { class: "button", href: queryHref(name) }, "Query"),

@@ -17,7 +17,7 @@ const COLUMNS = [
   { id: "live", title: "Live", value: (stream) => stream.bytes_live ?? -1 },
   { id: "settled", title: "Settled", value: (stream) => stream.bytes_settled ?? -1 },
   { id: "head", title: "Boundary → head", value: (stream) => (stream.rows_live ?? -1) },
-  { id: "settling", title: "Settling", value: (stream) => stream.settling?.last_micros ?? -1 },
+  { id: "settling", title: "Last settled", value: (stream) => stream.settling?.last_micros ?? -1 },
 ];
 
 function makeRow(name) {

@@ -1,7 +1,7 @@
 // The tokens of the pond, for those who administer it. A new one's secret is shown once, and never kept here.
 
 import { button, el, field } from "./dom.js";
-import { getJson, sendJson } from "./api.js";
+import { getJson, sendJson, token as mine } from "./api.js";
 import { may, session } from "./session.js";
 import { openDialog } from "./dialog.js";
 import { showProblem } from "./problem.js";
@@ -12,12 +12,16 @@ const RIGHTS = ["read", "write", "admin"];
 function showSecret({ token, info }) {
   const secret = el("code", { class: "secret", tabindex: "0" }, token);
   openDialog(`Token ${info.name}`, {
+    keep: true,
     body: [
       el("p", {}, "This is the only time that it is shown. Keep it where secrets are kept."),
       secret,
       el("div", { class: "row" }, button("Copy", async (event) => {
         await navigator.clipboard.writeText(token);
         event.target.textContent = "Copied";
+      }), button("Use it in this tab", () => {
+        mine.set(token);
+        location.reload();
       })),
     ],
   });
@@ -111,6 +115,7 @@ export function tokensPage(main, signal) {
       none.hidden = found.length > 0;
       none.textContent = "None yet. While there is none, whoever reaches this server may do everything.";
     } catch (error) {
+      none.hidden = true;
       if (!signal.aborted) showProblem(message, error);
     }
   }

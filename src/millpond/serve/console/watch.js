@@ -8,6 +8,7 @@ import { getJson, Problem, request, streamPath } from "./api.js";
 import { parseMetrics } from "./metrics.js";
 import { poll } from "./poll.js";
 import { may } from "./session.js";
+import { total } from "./standing.js";
 
 const EVERY_MILLISECONDS = 2000;
 // Five minutes of samples.
@@ -21,10 +22,6 @@ const heads = new Map();
 
 function tell(type) {
   watch.dispatchEvent(new Event(type));
-}
-
-function total(offsets) {
-  return Object.values(offsets).reduce((sum, offset) => sum + offset, 0);
 }
 
 // Records per second since the last look; null at the first.
@@ -71,7 +68,7 @@ async function sample(seconds) {
     seconds,
     metrics: parseMetrics(text),
     lag: watch.streams.reduce((sum, stream) => sum + (stream.rows_live ?? 0), 0),
-    rate: watch.streams.reduce((sum, stream) => sum + (stream.rate ?? 0), 0),
+    live: watch.streams.reduce((sum, stream) => sum + (stream.bytes_live ?? 0), 0),
   });
   if (watch.samples.length > SAMPLES_MAX) watch.samples.shift();
 }
