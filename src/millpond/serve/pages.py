@@ -10,6 +10,7 @@ from functools import cache
 
 import msgspec
 
+from millpond.serve.console_files import console_files
 from millpond.serve.docs_page import STYLE, docs_page
 from millpond.serve.openapi import document
 
@@ -30,8 +31,12 @@ class Page:
         )
 
 
-# Only what this server itself gives may run, style or be called; nobody may put the page into a frame.
-_POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+# Only what this server itself gives may run, style or be called; nobody may put the page into a frame; and the browser
+# refuses every way of turning text into markup (trusted types), so that a record can never become part of a page.
+_POLICY = (
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
 
 
 def find_page(path: str) -> Page | None:
@@ -45,6 +50,7 @@ def _pages() -> dict[str, Page]:
         "/openapi.json": _page("application/json", msgspec.json.encode(document())),
         "/docs": _page("text/html; charset=utf-8", docs_page()),
         "/docs.css": _page("text/css; charset=utf-8", STYLE.encode()),
+        **{path: _page(file.media, file.body) for path, file in console_files().items()},
     }
 
 
