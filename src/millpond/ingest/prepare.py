@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from millpond.errors import InvalidRecord
 from millpond.ingest import raw
 from millpond.ingest.bounds import APPEND_BYTES_MAX, check_bytes
 from millpond.ingest.decode import decode
@@ -18,7 +19,7 @@ from millpond.ingest.json_rows import json_rows_of
 from millpond.ingest.route import route_batch, route_each, route_rows
 from millpond.log.engine import EncodedRows, Part
 from millpond.model.definition import StreamDefinition
-from millpond.model.rows import Row, codec_of
+from millpond.model.rows import Row, codec_of, join_rows
 
 # Values whose handling runs no code but ours.
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, datetime, date, Decimal})
@@ -56,6 +57,28 @@ class Ingest:
         if self.definition.raw:
             found = raw.fill_batch(found, now_micros)
         return route_batch(self.definition, found, self._turn)
+
+    def to_batch(self, rows: Any) -> pa.RecordBatch:
+        """Checked as by `prepare`, as one batch for another process to take in, which gives raw events their time."""
+        found = self.compact(rows)
+        return found if isinstance(found, pa.RecordBatch) else self.unpack(found)
+
+    def compact(self, rows: Any) -> list[bytes] | pa.RecordBatch:
+        """As `to_batch`, but a few rows stay encoded, each by itself; `unpack` makes a batch of any number of them."""
+        found = decode(self._codec, raw.fill_rows(rows, None) if self.definition.raw else rows, self._bytes_max)
+        if isinstance(found, pa.RecordBatch):
+            return found
+        try:
+            encoded = [self._codec.encode_one(row) for row in found]
+        except InvalidRecord:
+            self._codec.encode(found)  # all together, so that the error counts rows as the caller does
+            raise
+        check_bytes(sum(map(len, encoded)), self._bytes_max)
+        return encoded
+
+    def unpack(self, encoded: Sequence[bytes]) -> pa.RecordBatch:
+        """What `compact` encoded, as one batch."""
+        return self._codec.decode([join_rows(encoded)])
 
     def encode_rows(self, rows: Sequence[Any], now_micros: int) -> EncodedRows:
         """Single records as dicts, checked and encoded together; of those that do not fit, what is wrong with each,

@@ -23,15 +23,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CHECKED = pa.schema([field.with_nullable(field.name != "body") for field in RAW_EVENTS])
 
 
-def fill_rows(rows: Any, now_micros: int) -> Any:
-    """Events as dicts, with what they may leave out. Whatever is not an event is left for the check to name."""
-    now = _EPOCH + timedelta(microseconds=now_micros)
+def fill_rows(rows: Any, now_micros: int | None) -> Any:
+    """Events as dicts, with what they may leave out; None: a time that is left out stays so, for whoever takes the
+    event in. Whatever is not an event is left for the check to name."""
+    now = None if now_micros is None else _EPOCH + timedelta(microseconds=now_micros)
     if isinstance(rows, list | tuple):
         return [_fill_row(row, now) for row in rows]
     return _fill_row(rows, now)
 
 
-def _fill_row(row: Any, now: datetime) -> Any:
+def _fill_row(row: Any, now: datetime | None) -> Any:
     if isinstance(row, str | bytes | bytearray | memoryview):
         row = {"body": row}
     if not isinstance(row, Mapping):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import pyarrow as pa
 
 from millpond.errors import InvalidSchema, InvalidValue
-from millpond.model.names import directory_of
+from millpond.model.names import check_name, directory_of
+from millpond.model.schema import RAW_EVENTS, check_schema
 from millpond.model.units import Bytes, Duration, Seconds, Size, parse_bytes, parse_seconds
 
 Durability = Literal["disk", "os", "memory"]
@@ -18,6 +20,34 @@ DURABILITIES: tuple[Durability, ...] = get_args(Durability)
 FIRST_STREAM_ID = 16
 # A streamlet costs an active segment and an app transaction in every Delta commit.
 STREAMLETS_MAX = 1_024
+
+
+def new_definition(
+    name: str,
+    schema: pa.Schema | None,
+    *,
+    keys: Sequence[str],
+    event_time: str | None,
+    streamlets: int,
+    durability: str,
+    settle: Settle | None,
+    partition: Duration,
+    memory: Size | None,
+) -> StreamDefinition:
+    """A stream as it is asked for, checked; the catalog gives it its id. Without a schema: raw events."""
+    return StreamDefinition(
+        id=0,
+        name=check_name(name),
+        schemas=(RAW_EVENTS if schema is None else check_schema(schema),),
+        keys=tuple(keys),
+        event_time=event_time,
+        streamlets=streamlets,
+        durability=check_durability(durability),
+        settle=settle,
+        partition_seconds=int(parse_seconds(partition)),
+        memory_bytes=None if memory is None else parse_bytes(memory),
+        raw=schema is None,
+    )
 
 
 def check_durability(value: str) -> Durability:

@@ -20,12 +20,12 @@ from millpond.errors import Damaged, MillpondError, PondClosed, StreamExists, St
 from millpond.ingest import Ingest
 from millpond.log.embedded.engine import EmbeddedLog
 from millpond.log.engine import Part
-from millpond.model.definition import Durability, Settle, StreamDefinition, check_durability
+from millpond.model.definition import Durability, Settle, StreamDefinition, new_definition
 from millpond.model.names import check_name
 from millpond.model.offsets import ranges_between
-from millpond.model.schema import RAW_EVENTS, check_alteration, check_schema
+from millpond.model.schema import check_alteration
 from millpond.model.stored_definition import encode_definition
-from millpond.model.units import Duration, Size, parse_bytes, parse_seconds
+from millpond.model.units import Duration, Size
 from millpond.pond.background import Background
 from millpond.pond.catalog import AUDIT, CATALOG, OWN_STREAMS, Catalog
 from millpond.pond.desk import PondDesk
@@ -99,19 +99,16 @@ class Pond:
         moves to the archive by itself; None means never. `partition`: the time that one directory of objects covers,
         by `event_time` where given, else by time of ingestion. `memory`: how much of it may be held in memory.
         """
-        check_name(name)
-        definition = StreamDefinition(
-            id=0,
-            name=name,
-            schemas=(RAW_EVENTS if schema is None else check_schema(schema),),
-            keys=tuple(keys),
+        definition = new_definition(
+            name,
+            schema,
+            keys=keys,
             event_time=event_time,
             streamlets=streamlets,
-            durability=check_durability(durability),
+            durability=durability,
             settle=settle,
-            partition_seconds=int(parse_seconds(partition)),
-            memory_bytes=None if memory is None else parse_bytes(memory),
-            raw=schema is None,
+            partition=partition,
+            memory=memory,
         )
         with self._changing():
             if name in self._streams:

@@ -13,10 +13,14 @@ from millpond import query
 from millpond.archive.settle import SettleReport
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
-from millpond.errors import InvalidValue, MillpondError, StreamNotFound
+from millpond.errors import Backpressure, InvalidValue, MillpondError, StreamNotFound
 from millpond.ingest import Ingest, NotPlain
+from millpond.ingest.batching import Batching, OnError
+from millpond.ingest.producer import Producer, name_and_start
 from millpond.log.engine import Ack, LogEngine, Told
 from millpond.model.definition import Durability, StreamDefinition, check_durability
+from millpond.model.units import Duration, Size
+from millpond.pond.direct_way import DirectWay
 from millpond.pond.settling import Settling
 from millpond.query import Halves, QueryReport, ReadMeter, SegmentListing, Snapshot, Start, StreamReader, Where
 from millpond.settings import Settings
@@ -128,6 +132,42 @@ class Stream:
         except MillpondError as error:
             self._refused.error(error)
             raise
+
+    def producer(
+        self,
+        name: str | None = None,
+        *,
+        batch_bytes: Size = "1MB",
+        linger: Duration = "5ms",
+        max_in_flight: int = 8,
+        buffer: Size = "64MB",
+        wait: Duration = "30s",
+        give_up: Duration = "2m",
+        durability: Durability | None = None,
+        on_error: OnError | None = None,
+    ) -> Producer:
+        """For many small appends: batches them, sends them on without waiting, and never doubles a record.
+
+        A batch goes when it has `batch_bytes`, or `linger` after its first record; at most `max_in_flight` at a time.
+        `buffer`: how much may wait to be acknowledged; `append` then waits, up to `wait`. `give_up`: how long it is
+        tried while there is no room or no answer. `on_error(error, records)` is called, in a thread of the
+        producer's, for records that failed. `name`: of one producer at a time; one is made up if none is given.
+        """
+
+        def append(batch: pa.RecordBatch, sequence: int) -> Ack:
+            return self.append(batch, producer=called, sequence=sequence, durability=durability)
+
+        called, first = name_and_start(name, self._clock.now_micros())
+        batching = Batching.of(batch_bytes, linger, max_in_flight, buffer, wait, give_up)
+        return Producer(
+            called,
+            first,
+            lambda newer: self._ingest,
+            lambda name: DirectWay(append),
+            batching,
+            retried=(Backpressure,),
+            on_error=on_error,
+        )
 
     # Reading.
 

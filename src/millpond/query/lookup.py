@@ -38,23 +38,28 @@ LIMIT_MAX = 100_000
 
 def get(halves: Halves, value: Any = None, *, limit: int = 10, secondary: Mapping[str, Any] | None = None) -> pa.Table:
     """At most `limit` records with this primary key, or with this one secondary key; all columns, newest first."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
-        raise InvalidValue(f"a limit of {limit!r}", hint=f"1 to {LIMIT_MAX}; scan has no such bound")
+    check_limit(limit)
     definition = halves.definition
-    wanted = _wanted(definition, value, secondary or {})
+    sought = wanted(definition, value, secondary or {})
     heads = halves.log.heads(definition.id)
     live = halves.log.find(
-        definition.id, wanted.column, wanted.value, streamlet=wanted.streamlet, limit=limit, below=heads
+        definition.id, sought.column, sought.value, streamlet=sought.streamlet, limit=limit, below=heads
     )
     settled = halves.archive.snapshot()
-    best = _Newest(Projection.of(definition, None, system=True), wanted.streamlet is None, limit)
+    best = _Newest(Projection.of(definition, None, system=True), sought.streamlet is None, limit)
     best.add([batch.filter(pa.array(at_or_above(batch, settled.boundary))) for batch in live])
-    _add_settled(best, settled, wanted.term, heads)
+    _add_settled(best, settled, sought.term, heads)
     return best.table
 
 
+def check_limit(limit: int) -> None:
+    """`InvalidValue` unless `get` may give so many records."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
+        raise InvalidValue(f"a limit of {limit!r}", hint=f"1 to {LIMIT_MAX}; scan has no such bound")
+
+
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
     """What is looked for, and where: one streamlet for the primary key, all of them (None) for a secondary."""
 
     column: str
@@ -67,7 +72,8 @@ class _Wanted:
         return both(place, equals(self.column, self.value))
 
 
-def _wanted(definition: StreamDefinition, value: Any, secondary: Mapping[str, Any]) -> _Wanted:
+def wanted(definition: StreamDefinition, value: Any, secondary: Mapping[str, Any]) -> Wanted:
+    """The one key that a caller names, its value as the column would give it back."""
     keys = definition.keys
     if not keys:
         raise InvalidValue(
@@ -82,7 +88,7 @@ def _wanted(definition: StreamDefinition, value: Any, secondary: Mapping[str, An
     if column not in keys:
         raise InvalidValue(f"{column!r} is not a key of {definition.name}", hint=f"keys: {named}; or scan(where=...)")
     found = key_value(given, definition.schema, column)
-    return _Wanted(column, found, streamlet_of(found, definition.streamlets) if column == keys[0] else None)
+    return Wanted(column, found, streamlet_of(found, definition.streamlets) if column == keys[0] else None)
 
 
 class _Newest:

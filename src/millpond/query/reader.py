@@ -42,10 +42,7 @@ def read(
 ) -> StreamReader:
     """Batches from `start` on, with system columns unless `columns` says otherwise; at most `batch_rows` rows and
     about 8 MB each, `limit` rows in all. See `positions` for what `start` may be. `meter` measures what is read."""
-    if limit is not None and limit < 0:
-        raise InvalidValue(f"a limit of {limit}", hint="0 or more rows; leave it out for all")
-    if not 1 <= batch_rows <= BATCH_ROWS_MAX:
-        raise InvalidValue(f"batches of {batch_rows} rows", hint=f"batch_rows is 1 to {BATCH_ROWS_MAX}")
+    check_bounds(batch_rows, limit)
     definition = halves.definition
     projection = Projection.of(definition, columns, system=True)
     predicate = ready(where, definition.schema)
@@ -62,6 +59,14 @@ def read(
         limit=limit,
         meter=meter,
     )
+
+
+def check_bounds(batch_rows: int, limit: int | None) -> None:
+    """`InvalidValue` unless batches and a read may be so large."""
+    if limit is not None and limit < 0:
+        raise InvalidValue(f"a limit of {limit}", hint="0 or more rows; leave it out for all")
+    if not 1 <= batch_rows <= BATCH_ROWS_MAX:
+        raise InvalidValue(f"batches of {batch_rows} rows", hint=f"batch_rows is 1 to {BATCH_ROWS_MAX}")
 
 
 class StreamReader(Iterator[pa.RecordBatch]):

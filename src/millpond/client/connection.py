@@ -1,0 +1,103 @@
+"""One connection to a node: requests out, answers back as the values that an embedded pond returns, until closed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from millpond.errors import InvalidValue, PondClosed, Unavailable
+from millpond.flight.link import FlightLink
+from millpond.model import predicate as predicates
+from millpond.query import Start, Where
+from millpond.wire.desk import Batches
+from millpond.wire.requests import Call, Fetch, Place
+
+T = TypeVar("T")
+
+
+class Connection:
+    """Thread-safe. `shown` is how the node is called in messages; `tls` as Flight's `connect` takes it."""
+
+    def __init__(self, link: FlightLink, shown: str, location: str, token: str | None, tls: dict[str, bytes]) -> None:
+        self._link, self.shown, self.location = link, shown, location
+        self._token, self.tls = token, tls
+        self._closed = threading.Event()
+
+    @property
+    def token(self) -> str:
+        return self._token or ""
+
+    @property
+    def link(self) -> FlightLink:
+        """The link, if it is still to be used."""
+        if self._closed.is_set():
+            raise PondClosed(f"the connection to {self.shown} is closed", hint="connect again")
+        return self._link
+
+    def ask(self, request: Call, kind: Any) -> Any:
+        """The answer, of the kind that the request's class names."""
+        answer = self.link.call(request)
+        try:
+            return msgspec.json.decode(answer, type=kind)
+        except msgspec.MsgspecError as error:
+            raise Unavailable(
+                f"{self.shown} answered what is not understood: {error}", hint="are both ends of the same version?"
+            ) from error
+
+    def fetch(self, request: Fetch) -> Batches:
+        return self.link.fetch(request)
+
+    def table(self, request: Fetch) -> pa.Table:
+        """All of it."""
+        schema, batches = self.fetch(request)
+        return pa.Table.from_batches(list(batches), schema)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
+    def close(self) -> None:
+        if not self._closed.is_set():
+            self._closed.set()
+            self._link.close()
+
+
+# What callers give, as requests have it.
+
+
+def terms(where: Where) -> dict[str, str | None]:
+    """`where` or `predicate` of a request."""
+    if where is None or isinstance(where, str):
+        return {"where": where}
+    return {"predicate": predicates.encode(where).decode()}
+
+
+def named(columns: Sequence[str] | None) -> tuple[str, ...] | None:
+    """`columns` of a request."""
+    if isinstance(columns, str):
+        raise InvalidValue(f"columns is the string {columns!r}", hint=f"give a list: columns=[{columns!r}]")
+    return None if columns is None else tuple(columns)
+
+
+def place(start: Start) -> Place:
+    """`start` of a request."""
+    match start:
+        case datetime():
+            return start.isoformat()
+        case str():
+            return start
+        case int() if not isinstance(start, bool):
+            return start
+        case dict():
+            return start
+    try:
+        return {int(streamlet): int(offset) for streamlet, offset in start.items()}  # type: ignore[union-attr]
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidValue(
+            f"no place to start: {start!r}", hint='e.g. "earliest", "latest", a time, or {streamlet: offset}'
+        ) from None

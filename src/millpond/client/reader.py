@@ -1,0 +1,132 @@
+"""Reading a served stream from a place on. The node pushes batches, as many bytes ahead as the reader has room for.
+
+A follower whose connection is lost, or whose node is restarted, goes on by itself at its position: each record comes
+exactly once, because the position is that behind the last batch that was handed out. Without `follow` a lost
+connection is an error: the end that the read was to have is not known any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+import msgspec
+import pyarrow as pa
+
+from millpond.errors import Backpressure, Unavailable
+from millpond.wire.desk import Reader
+from millpond.wire.requests import Read
+
+logger = logging.getLogger(__name__)
+
+PAUSE_SECONDS_FIRST = 0.05
+PAUSE_SECONDS_MAX = 2.0
+
+
+class RemoteReader(Iterator[pa.RecordBatch]):
+    """Made by `stream.read`. One thread iterates; any thread may close. `position` may be stored and given as `start`."""
+
+    def __init__(self, open_reader: Callable[[Read], Reader], request: Read, give_up_seconds: float = 120.0) -> None:
+        self._open_reader, self._request, self._give_up_seconds = open_reader, request, give_up_seconds
+        self._closed = threading.Event()
+        self._left = request.limit
+        self._reader: Reader | None = open_reader(request)
+        self._schema = self._reader.schema
+        self._position = dict(self._reader.position)
+        self._lost_since: float | None = None
+        self._failures = 0
+
+    @property
+    def position(self) -> dict[int, int]:
+        """The next offset per streamlet: behind everything that was handed out, and behind what did not match."""
+        return dict(self._position)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing will come any more."""
+        return self._closed.is_set()
+
+    def __next__(self) -> pa.RecordBatch:
+        while not self._closed.is_set():
+            batch = self.poll()
+            if batch is not None:
+                return batch
+        raise StopIteration
+
+    def poll(self) -> pa.RecordBatch | None:
+        """The next batch; None at the end, or, with `follow`, if nothing arrived for a moment. For callers who have
+        something else to look at now and then; `closed` tells the two apart."""
+        if self._closed.is_set():
+            return None
+        try:
+            return self._poll()
+        except (Unavailable, Backpressure) as error:
+            if self._closed.is_set():
+                return None
+            if not self._request.follow:
+                self.close()
+                raise
+            self._lost(error)
+            return None
+        except BaseException:
+            self.close()
+            raise
+
+    def _poll(self) -> pa.RecordBatch | None:
+        reader = self._reader
+        if reader is None:
+            again = msgspec.structs.replace(self._request, start=self._position, limit=self._left)
+            reader = self._reader = self._open_reader(again)
+        batch = reader.poll()
+        self._position = dict(reader.position)
+        self._lost_since, self._failures = None, 0
+        if batch is not None:
+            if self._left is not None:
+                self._left -= batch.num_rows
+            return batch
+        if reader.closed:
+            if self._request.follow and self._left != 0 and not self._closed.is_set():
+                raise Unavailable("the node ended the stream", hint="it is being stopped, or started again")
+            self.close()
+        return None
+
+    def _lost(self, error: Unavailable | Backpressure) -> None:
+        """Let go of the connection and wait a little, or give up."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+        now = time.monotonic()
+        self._lost_since = now if self._lost_since is None else self._lost_since
+        self._failures += 1
+        if now - self._lost_since >= self._give_up_seconds:
+            self.close()
+            raise Unavailable(
+                f"{self._request.stream} could not be followed for {now - self._lost_since:.0f} s: {error.message}",
+                hint=f"when the node is back, read(start={self._position}, follow=True) goes on",
+            ) from error
+        pause = min(PAUSE_SECONDS_FIRST * 2 ** (self._failures - 1), PAUSE_SECONDS_MAX) * random.uniform(0.5, 1.0)
+        logger.debug("%s: %s; going on in %.2f s", self._request.stream, error.message, pause)
+        self._closed.wait(pause)
+
+    def close(self) -> None:
+        """End the iteration. A follower that waits in another thread ends within a moment."""
+        self._closed.set()
+        reader = self._reader
+        if reader is not None:
+            reader.close()
+
+    def __enter__(self) -> RemoteReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,72 @@
+"""Snapshots of a served stream: objects are listed by the node, once per version, and read where they lie.
+
+A question to the node tells version and heads. Only if the version is not the one that is known are the objects fetched
+(a row per object, with everything that skipping needs), together with the mark that they belong to.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+import pyarrow as pa
+
+from millpond.archive.object_index import ObjectIndex
+from millpond.archive.snapshot import SettledSnapshot
+from millpond.client.connection import Connection
+from millpond.errors import Unavailable
+from millpond.model.definition import StreamDefinition
+from millpond.model.schema import stored_schema
+from millpond.model.stored_definition import decode_definition
+from millpond.query.snapshot import Snapshot
+from millpond.storage import LocalStorage
+from millpond.wire.answers import MARK, SnapshotMark
+from millpond.wire.requests import Objects, TakeSnapshot
+
+
+class Snapshots:
+    """Thread-safe. Of one stream."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection, self._name = connection, name
+        self._lock = threading.Lock()
+        self._known: tuple[tuple[str, int], SettledSnapshot] | None = None
+
+    def mark(self) -> tuple[StreamDefinition, SnapshotMark]:
+        """What the node says now, without the objects."""
+        mark: SnapshotMark = self._connection.ask(TakeSnapshot(self._name), SnapshotMark)
+        return decode_definition(mark.definition), mark
+
+    def take(self) -> tuple[StreamDefinition, Snapshot]:
+        """What is there now, and the stream it is of."""
+        definition, mark = self.mark()
+        with self._lock:
+            known = self._known
+        if known is None or known[0] != _state(mark):
+            entries = self._connection.table(Objects(self._name))
+            definition, mark = _marked(entries)
+            known = (_state(mark), _settled(definition, mark, entries))
+            with self._lock:
+                self._known = known
+        return definition, Snapshot(known[1], mark.heads, definition.generation)
+
+
+def _state(mark: SnapshotMark) -> tuple[str, int]:
+    # The definition tells the generation, the columns, and one stream from another of the same name.
+    return mark.definition, mark.version
+
+
+def _marked(entries: pa.Table) -> tuple[StreamDefinition, SnapshotMark]:
+    try:
+        mark = msgspec.json.decode((entries.schema.metadata or {})[MARK], type=SnapshotMark)
+    except (KeyError, msgspec.MsgspecError) as error:
+        raise Unavailable(
+            "the node sent objects without their snapshot", hint="are both ends of the same version?"
+        ) from error
+    return decode_definition(mark.definition), mark
+
+
+def _settled(definition: StreamDefinition, mark: SnapshotMark, entries: pa.Table) -> SettledSnapshot:
+    schema = stored_schema(definition.schema)
+    objects = ObjectIndex(entries.replace_schema_metadata(None), schema)
+    return SettledSnapshot(mark.version, mark.boundary, objects, mark.root, schema, LocalStorage(), mark.warnings)

@@ -1,0 +1,404 @@
+"""A producer: many small appends, batched by time and bytes, sent on without waiting, and never doubled.
+
+Records go into a packet until it is full or old enough. Packets are numbered when they are first sent, go out in
+order, several at a time, and are acknowledged in order. When the way to the stream breaks, everything that was not
+acknowledged is sent again, in order, under the same numbers: the stream recognises what it has already.
+
+Invariants: a number always means the same records. No more packets are under way than the stream remembers
+(`log.producers.WINDOW`). What is held is bounded by `buffer`: `append` waits for room. A record that does not fit is
+refused by `append` itself and harms no other. Every packet's future ends, with an acknowledgement or an error.
+
+Two threads per producer: one sends; while a way is open another one takes acknowledgements.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from millpond.errors import Backpressure, InvalidRecord, InvalidValue, MillpondError, PondClosed, TooLarge, Unavailable
+from millpond.ingest.batching import Batching, OnError, ProducerFigures, Way
+from millpond.ingest.packet import Packet
+from millpond.ingest.prepare import Ingest
+from millpond.log.engine import Ack
+from millpond.model.units import Duration, format_bytes, parse_seconds
+
+logger = logging.getLogger(__name__)
+
+# A first retry comes soon, because most failures are a connection that was cut; then ever later.
+PAUSE_SECONDS_FIRST = 0.05
+PAUSE_SECONDS_MAX = 5.0
+# A way on which nothing was acknowledged for so long is given up and opened anew.
+ANSWER_SECONDS_MAX = 60.0
+_LOOK_SECONDS = 0.2
+# After a write has failed: how long to wait for the other direction to tell the reason.
+_REASON_SECONDS = 5.0
+# Python's and our cost of holding one small record.
+_RECORD_OVERHEAD_BYTES = 48
+
+
+class Producer:
+    """Made by `stream.producer(...)`. Thread-safe; a context manager that flushes and closes."""
+
+    def __init__(
+        self,
+        name: str,
+        first_sequence: int,
+        ingest: Callable[[bool], Ingest],
+        open_way: Callable[[str], Way],
+        batching: Batching,
+        *,
+        retried: tuple[type[MillpondError], ...],
+        on_error: OnError | None = None,
+    ) -> None:
+        """`ingest`: what checks records; True asks for one that knows of recent changes to the stream."""
+        self.name = name
+        self._sequence, self._ingest, self._open_way = first_sequence, ingest, open_way
+        self._batching, self._retried, self._on_error = batching, retried, on_error
+        self._changed = threading.Condition()
+        self._open: Packet | None = None
+        self._ready: deque[Packet] = deque()
+        self._flying: deque[Packet] = deque()
+        self._figures = ProducerFigures()
+        self._held_bytes = 0
+        self._first_error: MillpondError | None = None
+        self._failing_since: float | None = None
+        self._failures = 0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name=f"millpond-producer-{name}", daemon=True)
+        self._thread.start()
+
+    # For callers.
+
+    def append(self, rows: Any) -> Future[Ack]:
+        """Take a record, or several, in any form that `Stream.append` takes. Returns at once, unless the buffer is
+        full: then it waits for room, and raises `Backpressure` if there is none in time.
+
+        The future is that of the batch in which the records travel: its `Ack` names the offsets of the whole batch.
+        Records that do not fit are refused here, by `InvalidRecord`, and nothing of this call is taken.
+        """
+        ingest = self._ingest(False)
+        try:
+            records = ingest.compact(rows)
+        except InvalidRecord:
+            newer = self._ingest(True)
+            if newer is ingest:
+                raise
+            ingest, records = newer, newer.compact(rows)
+        count = len(records) if isinstance(records, list) else records.num_rows
+        if isinstance(records, list):
+            size = sum(map(len, records)) + _RECORD_OVERHEAD_BYTES * count
+        else:
+            size = records.nbytes
+        if size > self._batching.buffer_bytes:
+            raise TooLarge(
+                f"{format_bytes(size)} at once, into a buffer of {format_bytes(self._batching.buffer_bytes)}",
+                hint="append it in parts, or give the producer a larger buffer",
+            )
+        with self._changed:
+            self._wait_for_room(size)
+            packet = self._packet_for(ingest, size)
+            packet.add(records, count, size)
+            self._held_bytes += size
+            self._figures.records += count
+            self._figures.records_pending += count
+            if packet.bytes >= self._batching.batch_bytes:
+                self._seal()
+            return packet.future
+
+    def flush(self, timeout: Duration | None = None) -> None:
+        """Wait until everything appended so far is acknowledged. Raises the first error since the last flush, and
+        `Unavailable` if it takes longer than `timeout`; sending goes on then."""
+        limit = None if timeout is None else time.monotonic() + parse_seconds(timeout)
+        with self._changed:
+            self._seal()
+            waiting = [*self._flying, *self._ready]
+            while any(not packet.done for packet in waiting):
+                left = None if limit is None else limit - time.monotonic()
+                if left is not None and left <= 0:
+                    rows = sum(packet.rows for packet in waiting if not packet.done)
+                    raise Unavailable(f"{rows:,} records are not acknowledged yet", hint="flush again, or wait longer")
+                self._changed.wait(left)
+            error, self._first_error = self._first_error, None
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Flush, and let go of the connection. Takes no more records. May be called twice."""
+        try:
+            self.flush()
+        finally:
+            with self._changed:
+                self._closing = True
+                self._changed.notify_all()
+            self._thread.join()
+
+    @property
+    def figures(self) -> ProducerFigures:
+        """What was done so far."""
+        with self._changed:
+            return replace(self._figures, bytes_pending=self._held_bytes, batches_in_flight=len(self._flying))
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<millpond producer {self.name!r}>"
+
+    # Filling; with the lock held.
+
+    def _wait_for_room(self, size: int) -> None:
+        limit = time.monotonic() + self._batching.wait_seconds
+        while self._held_bytes + size > self._batching.buffer_bytes and not self._closing:
+            self._seal()
+            left = limit - time.monotonic()
+            if left <= 0:
+                raise Backpressure(
+                    f"{self._figures.records_pending:,} records wait to be acknowledged, and the buffer of "
+                    f"{format_bytes(self._batching.buffer_bytes)} is full",
+                    hint="append more slowly, or give the producer a larger buffer",
+                )
+            self._changed.wait(left)
+        if self._closing:
+            raise PondClosed("the producer is closed", hint="make another one: stream.producer()")
+
+    def _packet_for(self, ingest: Ingest, size: int) -> Packet:
+        packet = self._open
+        if packet is not None and (packet.ingest is not ingest or packet.bytes + size > self._batching.batch_bytes):
+            self._seal()
+            packet = None
+        if packet is None:
+            packet = self._open = Packet(ingest, time.monotonic())
+            self._changed.notify_all()
+        return packet
+
+    def _seal(self) -> None:
+        if self._open is not None and self._open.rows:
+            self._ready.append(self._open)
+            self._open = None
+            self._changed.notify_all()
+
+    # Sending: the producer's own thread.
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            session = _Session()
+            try:
+                self._send(session)
+            except Exception as error:  # whatever it is, futures must end
+                self._after(_as_ours(error), session)
+
+    def _wait_for_work(self) -> bool:
+        """Until there is something to send; False when there never will be."""
+        with self._changed:
+            while not (self._ready or self._open or self._closing):
+                self._changed.wait()
+            return bool(self._ready or self._open)
+
+    def _send(self, session: _Session) -> None:
+        """Over one way, for as long as it holds and there is something to send."""
+        way = self._open_way(self.name)
+        receiver = threading.Thread(target=self._receive, args=(way, session), name="millpond-acks", daemon=True)
+        receiver.start()
+        try:
+            try:
+                while (packet := self._next(session)) is not None:
+                    session.writing = packet
+                    way.write(packet.batch, packet.sequence)
+                    session.writing = None
+            except Exception as error:
+                # The reason is told to who reads: this end only sees that nobody takes anything any more.
+                with self._changed:
+                    self._changed.wait_for(lambda: session.error is not None, _REASON_SECONDS)
+                    if session.error is None:
+                        raise
+                session.writing = None
+                raise session.error from error
+        finally:
+            with self._changed:
+                session.ended = True
+                self._changed.notify_all()
+            way.close()
+            receiver.join()
+        if session.error is not None:
+            raise session.error
+
+    def _next(self, session: _Session) -> Packet | None:
+        """The next packet, now under way; None when this way has failed or has nothing left to do."""
+        with self._changed:
+            while session.error is None:
+                timeout = None
+                if len(self._flying) < self._batching.max_in_flight:
+                    now = time.monotonic()
+                    if self._open is not None and now >= self._open.opened_seconds + self._batching.linger_seconds:
+                        self._seal()
+                    if self._ready:
+                        if session.fits(self._ready[0]):
+                            return self._take_off(now)
+                        if not self._flying:
+                            return None  # one way, one schema
+                    elif self._open is not None:
+                        timeout = self._open.opened_seconds + self._batching.linger_seconds - now
+                    elif self._closing and not self._flying:
+                        return None
+                self._changed.wait(timeout)
+        return None
+
+    def _take_off(self, now: float) -> Packet:
+        packet = self._ready.popleft()
+        if packet.sends == 0:
+            packet.sequence = self._sequence
+            self._sequence += 1
+        else:
+            self._figures.retries += 1
+        packet.sends += 1
+        packet.sent_seconds = now
+        self._flying.append(packet)
+        self._changed.notify_all()
+        return packet
+
+    # Acknowledgements: the thread of one way.
+
+    def _receive(self, way: Way, session: _Session) -> None:
+        try:
+            while self._something_flies(session):
+                ack = way.next_ack(_LOOK_SECONDS)
+                if ack is not None:
+                    self._acknowledged(ack)
+        except Exception as error:
+            with self._changed:
+                session.error = _as_ours(error)
+                self._changed.notify_all()
+
+    def _something_flies(self, session: _Session) -> bool:
+        with self._changed:
+            while not (self._flying or session.ended):
+                self._changed.wait()
+            limit = min(ANSWER_SECONDS_MAX, self._batching.give_up_seconds)
+            if self._flying and time.monotonic() - self._flying[0].sent_seconds > limit:
+                raise Unavailable(f"no acknowledgement for {limit:.0f} s", hint="look at the node's log")
+            return not session.ended
+
+    def _acknowledged(self, ack: Ack) -> None:
+        error: MillpondError | None = None
+        with self._changed:
+            packet = self._flying.popleft()
+            rows = sum(map(len, ack.ranges.values()))
+            if (ack.duplicate and packet.sends == 1) or rows != packet.rows:
+                error = InvalidValue(
+                    f"number {packet.sequence} of producer {self.name!r} was taken by {rows} other records",
+                    hint="each producer has a name of its own; leave name out to get one",
+                )
+            self._failing_since, self._failures = None, 0
+            if error is None:
+                packet.done = True
+                self._held_bytes -= packet.bytes
+                self._figures.records_acknowledged += packet.rows
+                self._figures.records_pending -= packet.rows
+                self._figures.batches_acknowledged += 1
+                self._figures.duplicates += ack.duplicate
+                self._changed.notify_all()
+        if error is not None:
+            self._fail([packet], error)
+        else:
+            packet.future.set_result(ack)
+
+    # Failing.
+
+    def _after(self, error: MillpondError, session: _Session) -> None:
+        """A way has ended with an error: what is to be sent again, what has failed, and when to go on."""
+        with self._changed:
+            oldest = self._flying[0] if self._flying else None
+            written = session.writing or oldest
+            self._ready.extendleft(reversed(self._flying))
+            self._flying.clear()
+        if not isinstance(error, self._retried):
+            self._seal_and_fail(error, [written] if written is not None else None)
+            return
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now if oldest is None else oldest.sent_seconds
+        self._failures += 1
+        away = now - self._failing_since
+        if away >= self._batching.give_up_seconds:
+            self._failing_since, self._failures = None, 0
+            self._seal_and_fail(error, None, away)
+            return
+        pause = min(PAUSE_SECONDS_FIRST * 2 ** (self._failures - 1), PAUSE_SECONDS_MAX) * random.uniform(0.5, 1.0)
+        pause = max(pause, float(getattr(error, "retry_after_seconds", None) or 0.0))
+        logger.debug("%s: %s; trying again in %.2f s", self.name, error.message, pause)
+        time.sleep(min(pause, self._batching.give_up_seconds - away))
+
+    def _seal_and_fail(self, error: MillpondError, packets: list[Packet] | None, away: float | None = None) -> None:
+        """Fail these packets, or (None) everything there is."""
+        with self._changed:
+            if packets is None:
+                self._seal()
+                packets = list(self._ready)
+            for packet in packets:
+                self._ready.remove(packet)
+            if away is not None:
+                rows = sum(packet.rows for packet in packets)
+                error = type(error)(
+                    f"{rows:,} records were not acknowledged within {away:.0f} s: {error.message}", hint=error.hint
+                )
+        self._fail(packets, error)
+
+    def _fail(self, packets: list[Packet], error: MillpondError) -> None:
+        with self._changed:
+            for packet in packets:
+                packet.done = True
+                self._held_bytes -= packet.bytes
+                self._figures.records_failed += packet.rows
+                self._figures.records_pending -= packet.rows
+            self._first_error = self._first_error or error
+            self._changed.notify_all()
+        for packet in packets:
+            packet.future.set_exception(error)
+        if self._on_error is not None:
+            try:
+                self._on_error(error, sum(packet.rows for packet in packets))
+            except Exception:  # it is the user's; the others' futures must end all the same
+                logger.exception("the error callback of producer %s failed", self.name)
+
+
+def name_and_start(name: str | None, now_micros: int) -> tuple[str, int]:
+    """What a producer is called, and its first number. One without a name gets one that nobody else has; one that had
+    the name before, at an earlier time, has used lower numbers."""
+    return (f"producer-{uuid.uuid4().hex}", 0) if name is None else (name, now_micros)
+
+
+class _Session:
+    """One way, while it is open."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.error: MillpondError | None = None
+        self.writing: Packet | None = None
+        self._ingest: Ingest | None = None
+
+    def fits(self, packet: Packet) -> bool:
+        """Whether the packet has the schema of those before it."""
+        self._ingest = self._ingest or packet.ingest
+        return self._ingest is packet.ingest
+
+
+def _as_ours(error: Exception) -> MillpondError:
+    if isinstance(error, MillpondError):
+        return error
+    logger.error("a producer failed", exc_info=error)
+    return Unavailable(f"{type(error).__name__}: {error}", hint="see the log")
