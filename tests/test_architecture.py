@@ -25,7 +25,7 @@ LINES_MAX = 500
 EMPTY_NAMES = {"util", "utils", "common", "helper", "helpers", "manager", "managers", "misc"}
 
 # `attach` and `to_spark`: the one place where a lower room reaches up, lazily and by name.
-REACHES_UP = {("", "spark"), ("pond", "spark")}
+REACHES_UP = {("", "spark"), ("pond", "spark"), ("client", "spark")}
 
 
 def linter_config() -> dict[str, Any]:

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millpond import errors, spark
     from millpond.archive.settle import SettleReport
+    from millpond.client.connect import connect
     from millpond.errors import MillpondError
+    from millpond.ingest.producer import Producer
     from millpond.log.engine import Ack
     from millpond.model.definition import Settle, StreamDefinition
     from millpond.model.offsets import OffsetRange
@@ -37,6 +39,7 @@ _HOMES = {
     "MillpondError": ("millpond.errors", "MillpondError"),
     "OffsetRange": ("millpond.model.offsets", "OffsetRange"),
     "Pond": ("millpond.pond.pond", "Pond"),
+    "Producer": ("millpond.ingest.producer", "Producer"),
     "QueryReport": ("millpond.query", "QueryReport"),
     "Seconds": ("millpond.model.units", "Seconds"),
     "Settle": ("millpond.model.definition", "Settle"),
@@ -45,6 +48,7 @@ _HOMES = {
     "Stream": ("millpond.pond.stream", "Stream"),
     "StreamDefinition": ("millpond.model.definition", "StreamDefinition"),
     "StreamReader": ("millpond.query", "StreamReader"),
+    "connect": ("millpond.client.connect", "connect"),
     "errors": ("millpond.errors", ""),
     "open": ("millpond.pond.opening", "open_pond"),
     "spark": ("millpond.spark", ""),
@@ -56,6 +60,7 @@ __all__ = [
     "MillpondError",
     "OffsetRange",
     "Pond",
+    "Producer",
     "QueryReport",
     "Seconds",
     "Settle",
@@ -64,6 +69,7 @@ __all__ = [
     "Stream",
     "StreamDefinition",
     "StreamReader",
+    "connect",
     "errors",
     "open",
     "spark",

@@ -11,12 +11,13 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 
 import msgspec
 import pyarrow as pa
 
+from millpond.client.connection import Connection
 from millpond.errors import Backpressure, Unavailable
 from millpond.wire.desk import Reader
 from millpond.wire.requests import Read
@@ -28,17 +29,22 @@ PAUSE_SECONDS_MAX = 2.0
 
 
 class RemoteReader(Iterator[pa.RecordBatch]):
-    """Made by `stream.read`. One thread iterates; any thread may close. `position` may be stored and given as `start`."""
+    """Made by `stream.read`. One thread iterates; any thread may close. `position` may be stored and given as
+    `start`."""
 
-    def __init__(self, open_reader: Callable[[Read], Reader], request: Read, give_up_seconds: float = 120.0) -> None:
-        self._open_reader, self._request, self._give_up_seconds = open_reader, request, give_up_seconds
+    def __init__(self, connection: Connection, request: Read, give_up_seconds: float) -> None:
+        self._connection, self._request, self._give_up_seconds = connection, request, give_up_seconds
         self._closed = threading.Event()
         self._left = request.limit
-        self._reader: Reader | None = open_reader(request)
-        self._schema = self._reader.schema
-        self._position = dict(self._reader.position)
         self._lost_since: float | None = None
         self._failures = 0
+        self._held: pa.RecordBatch | None = None
+        self._reader: Reader | None = connection.link.follow(request)
+        self._schema = self._reader.schema
+        # Where it begins is asked for now: "latest" must not mean another place after a lost connection.
+        while not self._reader.position and not self._reader.closed and self._held is None:
+            self._held = self._reader.poll()
+        self._position = dict(self._reader.position)
 
     @property
     def position(self) -> dict[int, int]:
@@ -71,6 +77,9 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         except (Unavailable, Backpressure) as error:
             if self._closed.is_set():
                 return None
+            if self._connection.closed and self._request.follow:
+                self.close()
+                return None
             if not self._request.follow:
                 self.close()
                 raise
@@ -84,8 +93,10 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         reader = self._reader
         if reader is None:
             again = msgspec.structs.replace(self._request, start=self._position, limit=self._left)
-            reader = self._reader = self._open_reader(again)
-        batch = reader.poll()
+            reader = self._reader = self._connection.link.follow(again)
+        batch, self._held = self._held, None
+        if batch is None:
+            batch = reader.poll()
         self._position = dict(reader.position)
         self._lost_since, self._failures = None, 0
         if batch is not None:

@@ -126,7 +126,10 @@ class Follower:
                 chunk = self._reader.read_chunk()
                 note = decode_note(chunk.app_metadata.to_pybytes() if chunk.app_metadata else None, PushNote)
                 self._failure = self._failure or failure_in(note)
-                if note.end or self._failure is not None:
+                if self._failure is not None:
+                    break
+                if note.end:
+                    self._arrived.put((None, note))
                     break
                 if chunk.data is None:
                     self._grant(0)

@@ -83,6 +83,7 @@ class Following:
     def _push(self) -> None:
         try:
             self._writer.begin(self._source.schema)
+            self._say(PushNote(self._source.position))  # where it begins: "latest" is a place now
             while self._wanted():
                 if self._has_credit():
                     self._push_next()

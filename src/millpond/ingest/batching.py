@@ -1,34 +1,16 @@
-"""What a producer is made with and what it tells: how it batches, over what it sends, its figures."""
+"""What a producer is made with and what it tells: how it batches, and its figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
-
-import pyarrow as pa
 
 from millpond.errors import InvalidValue, MillpondError
-from millpond.log.engine import Ack
 from millpond.log.producers import WINDOW
 from millpond.model.units import Duration, Size, format_bytes, parse_bytes, parse_seconds
 
 # What went wrong, and how many records it took with it.
 OnError = Callable[[MillpondError, int], None]
-
-
-class Way(Protocol):
-    """An open way to a stream. One thread writes, another one takes acknowledgements; both may raise."""
-
-    def write(self, batch: pa.RecordBatch, sequence: int) -> None: ...
-
-    def next_ack(self, timeout_seconds: float) -> Ack | None:
-        """The acknowledgement of the oldest write that has none yet; None if there is none in that time."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it, whatever state it is in."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,12 @@ Invariants: a number always means the same records. No more packets are under wa
 (`log.producers.WINDOW`). What is held is bounded by `buffer`: `append` waits for room. A record that does not fit is
 refused by `append` itself and harms no other. Every packet's future ends, with an acknowledgement or an error.
 
-Two threads per producer: one sends; while a way is open another one takes acknowledgements.
+What goes wrong with a way is told by who takes the acknowledgements, so it is always about the oldest packet.
 """
 
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 import uuid
@@ -26,22 +25,17 @@ from types import TracebackType
 from typing import Any
 
 from millpond.errors import Backpressure, InvalidRecord, InvalidValue, MillpondError, PondClosed, TooLarge, Unavailable
-from millpond.ingest.batching import Batching, OnError, ProducerFigures, Way
+from millpond.ingest.batching import Batching, OnError, ProducerFigures
 from millpond.ingest.packet import Packet
 from millpond.ingest.prepare import Ingest
+from millpond.ingest.way import Session, Way, as_ours, pause_seconds
 from millpond.log.engine import Ack
 from millpond.model.units import Duration, format_bytes, parse_seconds
 
 logger = logging.getLogger(__name__)
 
-# A first retry comes soon, because most failures are a connection that was cut; then ever later.
-PAUSE_SECONDS_FIRST = 0.05
-PAUSE_SECONDS_MAX = 5.0
 # A way on which nothing was acknowledged for so long is given up and opened anew.
 ANSWER_SECONDS_MAX = 60.0
-_LOOK_SECONDS = 0.2
-# After a write has failed: how long to wait for the other direction to tell the reason.
-_REASON_SECONDS = 5.0
 # Python's and our cost of holding one small record.
 _RECORD_OVERHEAD_BYTES = 48
 
@@ -192,55 +186,53 @@ class Producer:
             self._open = None
             self._changed.notify_all()
 
-    # Sending: the producer's own thread.
+    # Sending. The producer's own thread looks after one way at a time; while it is open, two threads work on it.
 
     def _run(self) -> None:
         while self._wait_for_work():
-            session = _Session()
-            try:
-                self._send(session)
-            except Exception as error:  # whatever it is, futures must end
-                self._after(_as_ours(error), session)
+            session = Session()
+            for work in (self._write_all, self._receive_all):
+                threading.Thread(target=work, args=(session,), name=f"millpond-{self.name}", daemon=True).start()
+            error = self._wait_for(session)
+            if error is not None:
+                self._after(error)
+
+    def _wait_for(self, session: Session) -> MillpondError | None:
+        with self._changed:
+            self._changed.wait_for(lambda: session.ended)
+            return session.error
 
     def _wait_for_work(self) -> bool:
         """Until there is something to send; False when there never will be."""
         with self._changed:
-            while not (self._ready or self._open or self._closing):
-                self._changed.wait()
+            self._changed.wait_for(lambda: self._ready or self._open or self._closing)
             return bool(self._ready or self._open)
 
-    def _send(self, session: _Session) -> None:
-        """Over one way, for as long as it holds and there is something to send."""
-        way = self._open_way(self.name)
-        receiver = threading.Thread(target=self._receive, args=(way, session), name="millpond-acks", daemon=True)
-        receiver.start()
+    def _write_all(self, session: Session) -> None:
+        """Whatever there is to send, for as long as the way holds. A write that blocks for ever, because nobody at the
+        other end reads, holds this thread and nothing else: the way is given up when no acknowledgement comes."""
+        way: Way | None = None
         try:
-            try:
-                while (packet := self._next(session)) is not None:
-                    session.writing = packet
-                    way.write(packet.batch, packet.sequence)
-                    session.writing = None
-            except Exception as error:
-                # The reason is told to who reads: this end only sees that nobody takes anything any more.
+            way = self._open_way(self.name)
+            while (packet := self._next(session, way)) is not None:
+                way.write(packet.batch, packet.sequence)
                 with self._changed:
-                    self._changed.wait_for(lambda: session.error is not None, _REASON_SECONDS)
-                    if session.error is None:
-                        raise
-                session.writing = None
-                raise session.error from error
-        finally:
+                    session.written += 1
+                    self._changed.notify_all()
+        except Exception as error:
             with self._changed:
-                session.ended = True
+                session.write_error = as_ours(error)
                 self._changed.notify_all()
-            way.close()
-            receiver.join()
-        if session.error is not None:
-            raise session.error
+        finally:
+            if way is not None:
+                way.close()
 
-    def _next(self, session: _Session) -> Packet | None:
-        """The next packet, now under way; None when this way has failed or has nothing left to do."""
+    def _next(self, session: Session, way: Way) -> Packet | None:
+        """The next packet, now under way; None when this way has ended or has nothing left to do."""
         with self._changed:
-            while session.error is None:
+            session.way = way
+            self._changed.notify_all()
+            while not session.ended:
                 timeout = None
                 if len(self._flying) < self._batching.max_in_flight:
                     now = time.monotonic()
@@ -250,11 +242,15 @@ class Producer:
                         if session.fits(self._ready[0]):
                             return self._take_off(now)
                         if not self._flying:
-                            return None  # one way, one schema
+                            session.end()  # one way, one schema
+                            self._changed.notify_all()
+                            continue
                     elif self._open is not None:
                         timeout = self._open.opened_seconds + self._batching.linger_seconds - now
                     elif self._closing and not self._flying:
-                        return None
+                        session.end()
+                        self._changed.notify_all()
+                        continue
                 self._changed.wait(timeout)
         return None
 
@@ -268,34 +264,36 @@ class Producer:
         packet.sends += 1
         packet.sent_seconds = now
         self._flying.append(packet)
-        self._changed.notify_all()
         return packet
 
-    # Acknowledgements: the thread of one way.
-
-    def _receive(self, way: Way, session: _Session) -> None:
+    def _receive_all(self, session: Session) -> None:
+        """Acknowledgements, in the order of packets, until the way ends or fails. What a write has failed of is told
+        here, too, once everything that was written before has been answered."""
+        limit = min(ANSWER_SECONDS_MAX, self._batching.give_up_seconds)
         try:
-            while self._something_flies(session):
-                ack = way.next_ack(_LOOK_SECONDS)
-                if ack is not None:
-                    self._acknowledged(ack)
+            while (way := self._answering(session)) is not None:
+                self._acknowledged(way.next_ack(limit), session)
         except Exception as error:
             with self._changed:
-                session.error = _as_ours(error)
+                session.end(as_ours(error))
                 self._changed.notify_all()
 
-    def _something_flies(self, session: _Session) -> bool:
+    def _answering(self, session: Session) -> Way | None:
         with self._changed:
-            while not (self._flying or session.ended):
-                self._changed.wait()
-            limit = min(ANSWER_SECONDS_MAX, self._batching.give_up_seconds)
-            if self._flying and time.monotonic() - self._flying[0].sent_seconds > limit:
-                raise Unavailable(f"no acknowledgement for {limit:.0f} s", hint="look at the node's log")
-            return not session.ended
+            self._changed.wait_for(lambda: session.ended or session.write_error or session.written > session.answered)
+            if session.ended:
+                return None
+            if session.written == session.answered:
+                assert session.write_error is not None
+                raise session.write_error
+            return session.way
 
-    def _acknowledged(self, ack: Ack) -> None:
+    def _acknowledged(self, ack: Ack, session: Session) -> None:
         error: MillpondError | None = None
         with self._changed:
+            if session.ended:
+                return  # it came too late: the packet is sent again, and recognised
+            session.answered += 1
             packet = self._flying.popleft()
             rows = sum(map(len, ack.ranges.values()))
             if (ack.duplicate and packet.sends == 1) or rows != packet.rows:
@@ -311,7 +309,7 @@ class Producer:
                 self._figures.records_pending -= packet.rows
                 self._figures.batches_acknowledged += 1
                 self._figures.duplicates += ack.duplicate
-                self._changed.notify_all()
+            self._changed.notify_all()
         if error is not None:
             self._fail([packet], error)
         else:
@@ -319,15 +317,15 @@ class Producer:
 
     # Failing.
 
-    def _after(self, error: MillpondError, session: _Session) -> None:
-        """A way has ended with an error: what is to be sent again, what has failed, and when to go on."""
+    def _after(self, error: MillpondError) -> None:
+        """A way has failed: what is to be sent again, what has failed for good, and when to go on. What the other end
+        refuses is the oldest packet without an answer: it takes them in order."""
         with self._changed:
             oldest = self._flying[0] if self._flying else None
-            written = session.writing or oldest
             self._ready.extendleft(reversed(self._flying))
             self._flying.clear()
         if not isinstance(error, self._retried):
-            self._seal_and_fail(error, [written] if written is not None else None)
+            self._give_up([oldest] if oldest is not None else None, error)
             return
         now = time.monotonic()
         if self._failing_since is None:
@@ -336,14 +334,13 @@ class Producer:
         away = now - self._failing_since
         if away >= self._batching.give_up_seconds:
             self._failing_since, self._failures = None, 0
-            self._seal_and_fail(error, None, away)
+            self._give_up(None, error, away)
             return
-        pause = min(PAUSE_SECONDS_FIRST * 2 ** (self._failures - 1), PAUSE_SECONDS_MAX) * random.uniform(0.5, 1.0)
-        pause = max(pause, float(getattr(error, "retry_after_seconds", None) or 0.0))
+        pause = pause_seconds(self._failures, error)
         logger.debug("%s: %s; trying again in %.2f s", self.name, error.message, pause)
         time.sleep(min(pause, self._batching.give_up_seconds - away))
 
-    def _seal_and_fail(self, error: MillpondError, packets: list[Packet] | None, away: float | None = None) -> None:
+    def _give_up(self, packets: list[Packet] | None, error: MillpondError, away: float | None = None) -> None:
         """Fail these packets, or (None) everything there is."""
         with self._changed:
             if packets is None:
@@ -351,11 +348,11 @@ class Producer:
                 packets = list(self._ready)
             for packet in packets:
                 self._ready.remove(packet)
-            if away is not None:
-                rows = sum(packet.rows for packet in packets)
-                error = type(error)(
-                    f"{rows:,} records were not acknowledged within {away:.0f} s: {error.message}", hint=error.hint
-                )
+        if away is not None:
+            rows = sum(packet.rows for packet in packets)
+            error = type(error)(
+                f"{rows:,} records were not acknowledged within {away:.0f} s: {error.message}", hint=error.hint
+            )
         self._fail(packets, error)
 
     def _fail(self, packets: list[Packet], error: MillpondError) -> None:
@@ -380,25 +377,3 @@ def name_and_start(name: str | None, now_micros: int) -> tuple[str, int]:
     """What a producer is called, and its first number. One without a name gets one that nobody else has; one that had
     the name before, at an earlier time, has used lower numbers."""
     return (f"producer-{uuid.uuid4().hex}", 0) if name is None else (name, now_micros)
-
-
-class _Session:
-    """One way, while it is open."""
-
-    def __init__(self) -> None:
-        self.ended = False
-        self.error: MillpondError | None = None
-        self.writing: Packet | None = None
-        self._ingest: Ingest | None = None
-
-    def fits(self, packet: Packet) -> bool:
-        """Whether the packet has the schema of those before it."""
-        self._ingest = self._ingest or packet.ingest
-        return self._ingest is packet.ingest
-
-
-def _as_ours(error: Exception) -> MillpondError:
-    if isinstance(error, MillpondError):
-        return error
-    logger.error("a producer failed", exc_info=error)
-    return Unavailable(f"{type(error).__name__}: {error}", hint="see the log")

@@ -27,11 +27,8 @@ class DirectWay:
                 self._failed = True
                 self._answers.put(error)
 
-    def next_ack(self, timeout_seconds: float) -> Ack | None:
-        try:
-            answer = self._answers.get(timeout=timeout_seconds)
-        except queue.Empty:
-            return None
+    def next_ack(self, timeout_seconds: float) -> Ack:
+        answer = self._answers.get(timeout=timeout_seconds)  # there is one: it was put before the write returned
         if isinstance(answer, MillpondError):
             raise answer
         return answer

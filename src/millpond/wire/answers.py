@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from millpond.model.definition import Durability, StreamDefinition
+import pyarrow as pa
+
+from millpond.model.definition import Durability, Settle, StreamDefinition
 from millpond.model.offsets import OffsetRange
-from millpond.model.schema_text import schema_text, type_text
+from millpond.model.schema_text import parse_type, schema_text, type_text
+from millpond.model.units import Bytes, Seconds
 
 # The key of a schema's metadata under which `Objects` sends its `SnapshotMark`.
 MARK = b"millpond.snapshot"
@@ -75,6 +78,27 @@ class StreamInfo:
             schema_version=definition.schema_version,
             generation=definition.generation,
             archive=archive,
+        )
+
+    def definition(self) -> StreamDefinition:
+        """The stream's definition, as far as it is told: the newest schema alone, in the words of a text."""
+        settle = None
+        if self.settle_every_seconds is not None and self.settle_bytes is not None:
+            settle = Settle(Seconds(self.settle_every_seconds), Bytes(self.settle_bytes))
+        schema = pa.schema([pa.field(each.name, parse_type(each.type), each.nullable) for each in self.columns])
+        return StreamDefinition(
+            id=self.id,
+            name=self.name,
+            schemas=(schema,) * (self.schema_version + 1),
+            keys=self.keys,
+            event_time=self.event_time,
+            streamlets=self.streamlets,
+            durability=self.durability,
+            settle=settle,
+            partition_seconds=self.partition_seconds,
+            memory_bytes=self.memory_bytes,
+            raw=self.raw,
+            generation=self.generation,
         )
 
 

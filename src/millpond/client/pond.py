@@ -1,0 +1,218 @@
+"""A pond that is served elsewhere, as users hold it: the methods of `millpond.Pond`, each a request to its node."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.client.connection import Connection
+from millpond.client.served import StreamForSpark
+from millpond.client.stream import RemoteStream
+from millpond.client.watch import Listing, Watch
+from millpond.errors import Forbidden
+from millpond.ingest.producer import Producer
+from millpond.model.definition import Durability, Settle, new_definition
+from millpond.model.names import check_name
+from millpond.model.schema import check_schema, encode_schema
+from millpond.model.units import Duration, Size
+from millpond.wire import requests as ask
+from millpond.wire.answers import DropPlan, Node, StreamInfo
+from millpond.wire.served import Change
+from millpond.wire.status import PondStatus, VerifyReport
+
+DEFAULT_SETTLE = Settle()
+# What is being looked at, how far, of how much.
+Progress = Callable[[str, int, int], None]
+
+
+class RemotePond:
+    """Made by `millpond.connect`. Thread-safe; a context manager that closes it."""
+
+    def __init__(self, connection: Connection, node: Node) -> None:
+        self._connection, self._node = connection, node
+        self._lock = threading.Lock()
+        self._streams: dict[str, RemoteStream] = {}
+        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self._watch = Watch(self._listing)
+
+    # Streams.
+
+    def create_stream(
+        self,
+        name: str,
+        schema: pa.Schema | None = None,
+        *,
+        keys: Sequence[str] = (),
+        event_time: str | None = None,
+        streamlets: int = 1,
+        durability: Durability = "disk",
+        settle: Settle | None = DEFAULT_SETTLE,
+        partition: Duration = "1d",
+        memory: Size | None = None,
+        exist_ok: bool = False,
+    ) -> RemoteStream:
+        """Create a stream. Without a schema it takes raw events: time, headers, body.
+
+        `keys`: columns to look records up by, the first one primary (it decides the streamlet). `settle`: when it
+        moves to the archive by itself; None means never. `partition`: the time that one directory of objects covers,
+        by `event_time` where given, else by time of ingestion. `memory`: how much of it may be held in memory.
+        """
+        wanted = new_definition(
+            name,
+            schema,
+            keys=keys,
+            event_time=event_time,
+            streamlets=streamlets,
+            durability=durability,
+            settle=settle,
+            partition=partition,
+            memory=memory,
+        )
+        when = None if settle is None else ask.SettleSpec(_seconds(settle.every_seconds), f"{settle.bytes_live}B")
+        request = ask.Create(
+            wanted.name,
+            schema_arrow=None if schema is None else encode_schema(wanted.schema),
+            keys=wanted.keys,
+            event_time=wanted.event_time,
+            streamlets=wanted.streamlets,
+            durability=wanted.durability,
+            settle=when,
+            partition=_seconds(wanted.partition_seconds),
+            memory=None if wanted.memory_bytes is None else f"{wanted.memory_bytes}B",
+            exist_ok=exist_ok,
+        )
+        made = self._stream_of(self._connection.ask(request, StreamInfo))
+        self._watch.look()
+        return made
+
+    def stream(self, name: str) -> RemoteStream:
+        """The stream of that name; `StreamNotFound` if there is none."""
+        check_name(name)
+        try:
+            return self._stream_of(self._connection.ask(ask.Describe(name), StreamInfo))
+        except Forbidden:  # who may only write is told what a listing tells
+            for stream in self.streams():
+                if stream.name == name:
+                    return stream
+            raise
+
+    def streams(self) -> list[RemoteStream]:
+        """All streams, by name."""
+        return sorted(map(self._stream_of, self._infos()), key=lambda stream: stream.name)
+
+    def alter_stream(self, name: str, schema: pa.Schema) -> RemoteStream:
+        """Add nullable columns: `schema` is the old one with more at the end. Anything else is refused."""
+        request = ask.Alter(check_name(name), schema_arrow=encode_schema(check_schema(schema)))
+        altered = self._stream_of(self._connection.ask(request, StreamInfo))
+        self._watch.look()
+        return altered
+
+    def drop_stream(self, name: str) -> None:
+        """Drop a stream and everything it holds, live and settled. What was dropped is on record in `_pond/audit`."""
+        self._connection.ask(ask.Drop(check_name(name)), DropPlan)
+        with self._lock:
+            gone = self._streams.pop(name, None)
+        if gone is not None:
+            gone.forget()
+        self._watch.look()
+
+    def audit(self) -> pa.Table:
+        """What was discarded, when and why: the records of `_pond/audit`."""
+        return self._connection.table(ask.Audit())
+
+    def _infos(self) -> list[StreamInfo]:
+        infos: list[StreamInfo] = self._connection.ask(ask.ListStreams(), list[StreamInfo])
+        return infos
+
+    def _stream_of(self, info: StreamInfo) -> RemoteStream:
+        """The one object for a stream; another one if there is another stream under its name."""
+        with self._lock:
+            known = self._streams.get(info.name)
+            if known is None or known.id != info.id:
+                if known is not None:
+                    known.forget()
+                known = RemoteStream(self._connection, info.name, info.id, self._producers.add)
+                self._streams[info.name] = known
+            return known
+
+    # For Spark.
+
+    def attach(self, spark: Any) -> Any:
+        """Every stream as a view in this Spark session: `grid/meters` as `grid_meters`, also those made later."""
+        return importlib.import_module("millpond.spark").attach(self, spark)
+
+    def served_streams(self) -> list[StreamForSpark]:
+        """The streams in the order of their ids."""
+        return [StreamForSpark(stream) for stream in sorted(self.streams(), key=lambda stream: stream.id)]
+
+    def on_change(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """Call `callback` after each stream is created, altered or dropped, which is looked for once a second. Returns
+        how to stop it."""
+        return self._watch.add(callback)
+
+    def _listing(self) -> Listing:
+        return {info.name: (info.id, info.schema_version) for info in self._infos()}
+
+    # Looking after it.
+
+    @property
+    def path(self) -> str:
+        """Where it is: the address that was connected to."""
+        return self._connection.shown
+
+    @property
+    def id(self) -> str:
+        return self._node.pond
+
+    def node(self) -> Node:
+        """The node that serves the pond: its version, its doors, and what the caller may do."""
+        node: Node = self._connection.ask(ask.AboutNode(), Node)
+        return node
+
+    def status(self) -> PondStatus:
+        """How the pond does: every stream, the log, and how much was written for what was appended."""
+        status: PondStatus = self._connection.ask(ask.PondStatus(), PondStatus)
+        return status
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
+        """Check every checksum and every count. `progress(what, done, total)` is called at the end only: the node does
+        not tell how far it is."""
+        report: VerifyReport = self._connection.ask(ask.Verify(), VerifyReport)
+        if progress is not None:
+            total = report.journal_bytes + report.archive_bytes
+            progress("pond", total, total)
+        return report
+
+    def close(self) -> None:
+        """Flush and close the producers that were made here, and let go of the connection. May be called twice."""
+        if self._connection.closed:
+            return
+        try:
+            for producer in list(self._producers):
+                producer.close()
+        finally:
+            self._watch.close()
+            self._connection.close()
+
+    def __enter__(self) -> RemotePond:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<millpond pond at {self._connection.shown}{', closed' if self._connection.closed else ''}>"
+
+
+def _seconds(number: float) -> str:
+    """A duration with its unit, without an exponent."""
+    return f"{Decimal(repr(float(number))):f}s"

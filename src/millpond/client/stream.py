@@ -1,0 +1,316 @@
+"""A stream of a served pond: the methods of `millpond.Stream`, each a request to its node.
+
+Records are decoded and checked here, before they travel, so that what is wrong with one is told as an embedded stream
+tells it. For that the stream's definition is kept; when records do not fit, or the node says so, it is asked for
+again, once, because columns may have been added meanwhile.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.archive.settle import SettleReport
+from millpond.client.connection import Connection, named, place, terms
+from millpond.client.put_way import PutWay
+from millpond.client.reader import RemoteReader
+from millpond.client.served import RemoteDoor, StreamForSpark
+from millpond.client.snapshots import Snapshots
+from millpond.clock import SystemClock
+from millpond.errors import (
+    Backpressure,
+    Forbidden,
+    InvalidRecord,
+    InvalidSchema,
+    InvalidValue,
+    StreamNotFound,
+    Unavailable,
+)
+from millpond.ingest import Ingest
+from millpond.ingest.batching import Batching, OnError
+from millpond.ingest.producer import Producer, name_and_start
+from millpond.log.engine import Ack
+from millpond.model.definition import Durability, StreamDefinition, check_durability
+from millpond.model.units import Duration, Size, parse_seconds
+from millpond.query import QueryReport, SegmentListing, Snapshot, Start, Where
+from millpond.query.lookup import check_limit, wanted
+from millpond.query.reader import check_bounds
+from millpond.wire import requests as ask
+from millpond.wire.answers import Counted, StreamInfo
+from millpond.wire.status import StreamStatus
+
+
+class RemoteStream:
+    """Get one from `pond.stream(name)` or `pond.create_stream(...)` of a connected pond. Thread-safe; there is one
+    object per stream."""
+
+    def __init__(
+        self, connection: Connection, name: str, stream_id: int, on_producer: Callable[[Producer], None]
+    ) -> None:
+        self._connection, self._name, self.id, self._on_producer = connection, name, stream_id, on_producer
+        self._snapshots = Snapshots(connection, name)
+        self._lock = threading.Lock()
+        self._known: Ingest | None = None
+        self._dropped = False
+
+    def __repr__(self) -> str:
+        return f"<millpond stream {self._name!r} at {self._connection.shown}>"
+
+    # What it is.
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def definition(self) -> StreamDefinition:
+        """As created and altered; `StreamNotFound` once it was dropped."""
+        return self._ingest(newer=True).definition
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its records, without `_streamlet`, `_offset` and `_ingest_time`."""
+        return self.definition.schema
+
+    def _ingest(self, newer: bool) -> Ingest:
+        """What checks records: as it is known, or (newer) as the node has it now."""
+        self._check_there()
+        known = self._known
+        if known is not None and not newer:
+            return known
+        definition = self._defined()
+        if definition.id != self.id:
+            self.forget()
+            self._check_there()
+        with self._lock:
+            known = self._known
+            if known is None or known.definition.schema_version != definition.schema_version:
+                known = self._known = Ingest(definition)
+            return known
+
+    def _defined(self) -> StreamDefinition:
+        try:
+            return self._snapshots.mark()[0]
+        except Forbidden:  # who may only write is told what a listing tells
+            for info in self._connection.ask(ask.ListStreams(), list[StreamInfo]):
+                if info.name == self._name:
+                    found: StreamInfo = info
+                    return found.definition()
+            raise
+
+    def _check_there(self) -> None:
+        if self._dropped:
+            raise StreamNotFound(f"stream {self._name!r} was dropped", hint="pond.streams() lists what is there")
+
+    def forget(self) -> None:
+        """It was dropped."""
+        self._dropped = True
+
+    # Writing.
+
+    def append(
+        self, rows: Any, *, producer: str = "", sequence: int | None = None, durability: Durability | None = None
+    ) -> Ack:
+        """Append records: a dict, a list of dicts, a `RecordBatch`, a `Table` or a pandas DataFrame. All or nothing.
+
+        Returns once the records are as safe as the stream's durability (or the one given here) says; the answer
+        names it and the offsets. With a producer and a sequence that goes upwards, a retry is recognised and gets the
+        first one's offsets. Raises `InvalidRecord` naming row, column and value, or a `Backpressure` error when there
+        is no room; nothing is kept then. `Unavailable` leaves open whether the records were kept: `producer()` is for
+        those who want to be sure.
+        """
+        chosen = None if durability is None else check_durability(durability)
+        if (sequence is None) != (not producer):
+            raise InvalidValue(
+                f"producer {producer!r} with sequence {sequence!r}", hint="give both, for an idempotent append, or none"
+            )
+        request = ask.Append(self._name, producer=producer, sequence=sequence, durability=chosen)
+        ingest = self._ingest(newer=False)
+        try:
+            return self._append(request, ingest, rows)
+        except (InvalidRecord, InvalidSchema):
+            newer = self._ingest(newer=True)
+            if newer is ingest:
+                raise
+            return self._append(request, newer, rows)
+
+    def _append(self, request: ask.Append, ingest: Ingest, rows: Any) -> Ack:
+        batch = ingest.to_batch(rows)
+        if not batch.num_rows:
+            return Ack({}, check_durability(request.durability or ingest.definition.durability))
+        return self._connection.link.append(request, batch)
+
+    def producer(
+        self,
+        name: str | None = None,
+        *,
+        batch_bytes: Size = "1MB",
+        linger: Duration = "5ms",
+        max_in_flight: int = 8,
+        buffer: Size = "64MB",
+        wait: Duration = "30s",
+        give_up: Duration = "2m",
+        durability: Durability | None = None,
+        on_error: OnError | None = None,
+    ) -> Producer:
+        """For many small appends: batches them, sends them on without waiting, and never doubles a record.
+
+        A batch goes when it has `batch_bytes`, or `linger` after its first record; at most `max_in_flight` at a time.
+        `buffer`: how much may wait to be acknowledged; `append` then waits, up to `wait`. `give_up`: how long it is
+        tried while there is no room or no answer. `on_error(error, records)` is called, in a thread of the
+        producer's, for records that failed. `name`: of one producer at a time; one is made up if none is given.
+        """
+        called, first = name_and_start(name, SystemClock().now_micros())
+        chosen = None if durability is None else check_durability(durability)
+
+        def open_way(producer: str) -> PutWay:
+            self._check_there()
+            return PutWay(self._connection.link.put(ask.Append(self._name, producer=producer, durability=chosen)))
+
+        self._ingest(newer=False)
+        made = Producer(
+            called,
+            first,
+            self._ingest,
+            open_way,
+            Batching.of(batch_bytes, linger, max_in_flight, buffer, wait, give_up),
+            retried=(Backpressure, Unavailable),
+            on_error=on_error,
+        )
+        self._on_producer(made)
+        return made
+
+    # Reading.
+
+    def read(
+        self,
+        start: Start = "earliest",
+        *,
+        follow: bool = False,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        batch_rows: int = 65_536,
+        limit: int | None = None,
+        give_up: Duration = "2m",
+    ) -> RemoteReader:
+        """Batches in order per streamlet, settled and live without a seam, system columns included.
+
+        `start`: "earliest", "latest", offsets per streamlet, or a time (of ingestion). `follow`: go on as records
+        arrive, until closed; a lost connection is made again, and given up after `give_up`. `limit`: at most so many
+        records. The reader's `position` may be kept and given as `start` later.
+        """
+        self._check_there()
+        check_bounds(batch_rows, limit)
+        request = ask.Read(
+            self._name,
+            start=place(start),
+            follow=follow,
+            columns=named(columns),
+            batch_rows=batch_rows,
+            limit=limit,
+            **terms(where),
+        )
+        return RemoteReader(self._connection, request, parse_seconds(give_up))
+
+    def scan(self, where: Where = None, *, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:
+        """The records that match, live ∪ settled, as one table of one exact snapshot; no promise about their order."""
+        schema, batches = self.open_scan(where, columns, limit)
+        return pa.Table.from_batches(list(batches), schema)
+
+    def scan_batches(
+        self, where: Where = None, *, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """As `scan`, batch by batch."""
+        return self.open_scan(where, columns, limit)[1]
+
+    def open_scan(
+        self, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """As `scan_batches`, with the schema of the batches."""
+        self._check_there()
+        if limit is not None and limit < 0:
+            raise InvalidValue(f"a limit of {limit}", hint="0 or more rows; leave it out for all")
+        return self._connection.fetch(ask.Scan(self._name, columns=named(columns), limit=limit, **terms(where)))
+
+    def count(self, where: Where = None) -> int:
+        """How many records match."""
+        self._check_there()
+        found: Counted = self._connection.ask(ask.CountRows(self._name, **terms(where)), Counted)
+        return found.count
+
+    def explain(self, where: Where = None) -> QueryReport:
+        """What a scan would read and skip, without reading it."""
+        self._check_there()
+        report: QueryReport = self._connection.ask(ask.Explain(self._name, **terms(where)), QueryReport)
+        return report
+
+    def get(self, key: Any = None, /, *, limit: int = 10, **secondary: Any) -> pa.Table:
+        """Records by primary key, or by a secondary one (`get(city="Nice")`), newest first, over both halves."""
+        check_limit(limit)
+        definition = self._ingest(newer=False).definition
+        sought = wanted(definition, key, secondary)
+        field = definition.schema.field(sought.column)
+        by = sought.column if secondary else None
+        request = ask.Get(self._name, _exact(sought.value, field), exact=True, by=by, limit=limit)
+        return self._connection.table(request)
+
+    def snapshot(self) -> Snapshot:
+        """What is there now: a Delta version with its boundary, and the heads. Its objects are listed by the node, and
+        read from where they lie: that is for callers on the node, or with its archive mounted under the same path."""
+        self._check_there()
+        return self._snapshots.take()[1]
+
+    def segments(self) -> list[SegmentListing]:
+        """The stream's segments, archived and live."""
+        self._check_there()
+        found: list[SegmentListing] = self._connection.ask(ask.Segments(self._name), list[SegmentListing])
+        return found
+
+    def read_segment(self, segment_id: str, *, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The records of one segment."""
+        self._check_there()
+        return self._connection.fetch(ask.ReadSegment(self._name, segment_id, columns=named(columns))).batches
+
+    # Keeping.
+
+    def settle(self) -> SettleReport | None:
+        """Move everything acknowledged up to now into the archive. None if all has settled already."""
+        self._check_there()
+        report: SettleReport | None = self._connection.ask(ask.Settle(self._name), SettleReport | None)
+        return report
+
+    def status(self) -> StreamStatus:
+        """Where the stream stands."""
+        self._check_there()
+        status: StreamStatus = self._connection.ask(ask.StreamStatus(self._name), StreamStatus)
+        return status
+
+    def info(self) -> StreamInfo:
+        """What the stream is, as values for people and JSON."""
+        self._check_there()
+        info: StreamInfo = self._connection.ask(ask.Describe(self._name), StreamInfo)
+        return info
+
+    # Spark.
+
+    def to_spark(self, spark: Any) -> Any:
+        """A Spark DataFrame of the stream, live ∪ settled; each query of it sees one exact, fresh snapshot."""
+        return importlib.import_module("millpond.spark").to_spark(StreamForSpark(self), spark)
+
+    def door(self) -> RemoteDoor:
+        """Where Spark's executors fetch the live half."""
+        return RemoteDoor(self._connection.location, self._connection.token, self._connection.tls)
+
+
+def _exact(value: Any, field: pa.Field) -> str:
+    """A value that loses nothing on the way: an Arrow stream that holds it, in base64."""
+    batch = pa.record_batch([pa.array([value], field.type)], names=["key"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return base64.b64encode(sink.getvalue().to_pybytes()).decode()
