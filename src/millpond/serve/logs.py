@@ -51,6 +51,8 @@ def configure(form: str, level: str, out: TextIO | None = None) -> None:
     handler = logging.StreamHandler(out or sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("millpond").setLevel(logging.NOTSET)
+    ours = logging.getLogger("millpond")  # the command line has it talk to people
+    ours.handlers, ours.propagate = [], True
+    ours.setLevel(logging.NOTSET)
     # Its own words about each connection are not ours to keep.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
