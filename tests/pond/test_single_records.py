@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -172,3 +173,37 @@ def test_an_altered_stream_takes_the_new_column(ponds: Ponds) -> None:
             {"id": 2, "note": "new"},
             {"id": 3, "note": None},
         ]
+
+
+def test_submitted_records_are_read_back_as_they_are(pond: millpond.Pond) -> None:
+    """Of every kind that a door submits: JSON and dicts, with a schema and raw, with what they may leave out."""
+    columns = [("n", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("tags", pa.list_(pa.string()))]
+    typed = pond.create_stream("lab/typed", pa.schema(columns))
+    raw = pond.create_stream("lab/raw")
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    answers: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+
+    def told(answer: millpond.Ack | None, error: BaseException | None) -> None:
+        answers.put((answer, error))
+
+    typed.submit_json(b'{"n": 1, "at": "2026-01-31T12:00:00Z", "tags": ["a"]}', told)
+    typed.submit({"n": 2, "at": moment, "tags": None}, told)
+    raw.submit({"body": b"plain"}, told)
+    raw.submit({"body": b"whole", "headers": {"a": "b"}, "time": moment}, told)
+    raw.submit_json(b'{"body": "text"}', told)
+    for _ in range(5):
+        answer, error = answers.get(timeout=30)
+        assert error is None
+        assert answer.durability == "disk"
+    for bad in (b'{"n": "x"}', b"[1]", b"{", b"\xff"):
+        with pytest.raises(InvalidRecord):
+            typed.submit_json(bad, told)
+    assert typed.scan().to_pylist() == [
+        {"n": 1, "at": moment, "tags": ["a"]},
+        {"n": 2, "at": moment, "tags": None},
+    ]
+    events = raw.scan().to_pylist()
+    assert [event["body"] for event in events] == [b"plain", b"whole", b"text"]
+    assert [event["headers"] for event in events] == [[], [("a", "b")], []]
+    assert events[1]["time"] == moment
+    assert all(event["time"] is not None for event in events)

@@ -49,13 +49,9 @@ def _fill_row(row: Any, now: datetime | None) -> Any:
 
 
 def fill_checked(row: tuple[Any, ...], now_micros: int) -> tuple[Any, ...]:
-    """A checked event, with what it may leave out."""
+    """A checked event (in the plain values of `model.rows`), with what it may leave out."""
     time, headers, body = row
-    return (
-        _EPOCH + timedelta(microseconds=now_micros) if time is None else time,
-        {} if headers is None else headers,
-        body,
-    )
+    return (now_micros if time is None else time, [] if headers is None else headers, body)
 
 
 def _utf8(text: str) -> bytes | str:

@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 
 
 class PondDesk:
-    """Thread-safe. `flight` tells where the Flight door is (port, TLS), once there is one."""
+    """Thread-safe. `flight` tells where the Flight door is (port, TLS), once there is one. `admit` is called with the
+    id of each caller that was let in, and may raise: it bounds how often they come, whatever door they take."""
 
-    def __init__(self, pond: Pond, gate: Gate) -> None:
-        self._pond, self._gate = pond, gate
+    def __init__(self, pond: Pond, gate: Gate, admit: Callable[[str], None] | None = None) -> None:
+        self._pond, self._gate, self._admit_often = pond, gate, admit
         self.flight: tuple[int, bool] | None = None
         self._calls: dict[type[ask.Request], Callable[[Caller, Any], Any]] = {
             ask.AboutNode: self._about_node,
@@ -73,7 +74,10 @@ class PondDesk:
     # Who calls, and whether they may.
 
     def authenticate(self, token: str | None) -> Caller:
-        return self._gate.authenticate(token)
+        caller = self._gate.authenticate(token)
+        if self._admit_often is not None:
+            self._admit_often(caller.id)
+        return caller
 
     def _admit(self, caller: Caller, request: ask.Request) -> None:
         """The one check. A request that takes no right is answered with what the caller may see."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -224,10 +225,19 @@ async def _fetched(door: RestDoor, asked: Asked, request: ask.Fetch) -> Response
     form = chosen_form(asked.query.format, asked.header("accept"), PAGE_FORMS)
     found: Batches = await door.blocking(asked.desk.fetch, asked.caller, request)
     pieces = written(form, found.schema, found.batches)
-    return StreamingResponse(_in_threads(door, pieces), 200, None, MEDIA_TYPE_OF[form])
+    # What goes wrong before the first records are there can still be told.
+    first = await door.blocking(_first, pieces)
+    return StreamingResponse(_in_threads(door, first, pieces), 200, None, MEDIA_TYPE_OF[form])
 
 
-async def _in_threads(door: RestDoor, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+def _first(pieces: Iterator[bytes]) -> list[bytes]:
+    """The head of an answer and its first records."""
+    return list(itertools.islice(pieces, 2))
+
+
+async def _in_threads(door: RestDoor, first: list[bytes], pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for piece in first:
+        yield piece
     while (piece := await door.blocking(next, pieces, None)) is not None:
         if piece:
             yield piece

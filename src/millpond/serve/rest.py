@@ -25,6 +25,7 @@ from millpond.errors import MethodNotAllowed, MillpondError, TooManyRequests, Un
 from millpond.log.engine import Ack
 from millpond.serve import handlers
 from millpond.serve.asked import Asked, Gone, Receive, Scope, Send, read_body
+from millpond.serve.hosts import HostCheck
 from millpond.serve.pages import find_page
 from millpond.serve.problems import answer_of
 from millpond.serve.records_in import raw_event
@@ -34,6 +35,7 @@ from millpond.serve.state import NodeState
 from millpond.serve.waiting import Answers
 from millpond.telemetry import DoorCounters
 from millpond.wire.access import Caller
+from millpond.wire.desk import Desk
 from millpond.wire.requests import Append
 
 logger = logging.getLogger(__name__)
@@ -41,7 +43,6 @@ access = logging.getLogger("millpond.access")
 
 Result = TypeVar("Result")
 
-_BEARER = b"Bearer "
 _JSON_HEADER = (b"content-type", b"application/json")
 # What is asked of a browser with every answer that it may show.
 SAFE_HEADERS = [
@@ -51,9 +52,8 @@ SAFE_HEADERS = [
 ]
 # Requests with one of these are no plain single events.
 _NOT_PLAIN = (b"content-encoding", b"idempotency-key", b"millpond-producer", b"millpond-sequence", b"ce-specversion")
-# How long an idle follower goes without a word to its client.
-BEAT_SECONDS = 15.0
 _ROUTES_KEPT = 10_000
+_ADDRESSES_KEPT = 1_000
 
 
 class RestDoor:
@@ -70,6 +70,8 @@ class RestDoor:
     ) -> None:
         self.state, self.settings, self.counters, self.metrics = state, settings, counters, metrics
         self._connections = connections
+        self._hosts = HostCheck(settings.allowed_hosts, settings.host, settings.allowed_origins)
+        self._addresses: dict[tuple[bytes | None, bytes | None], tuple[tuple[bytes, bytes], ...]] = {}
         self._answers: Answers | None = None
         self._calls = anyio.CapacityLimiter(settings.calls_max)
         self._following = anyio.CapacityLimiter(settings.followers_max)
@@ -91,11 +93,15 @@ class RestDoor:
         began = time.perf_counter()
         reply = _Reply(send)
         route, bytes_in, caller = "", 0, "-"
+        headers = dict(scope["headers"])
         try:
-            self._check_address(scope)
+            reply.beside = self._check_address(headers)
             body = None
+            if scope["method"] == "OPTIONS" and reply.beside:
+                await reply.whole(204, list(_PREFLIGHT), b"")
+                return
             if scope["method"] == "POST" and not scope["query_string"]:
-                done, body, caller = await self._event(scope, receive, reply)
+                done, body, caller = await self._event(scope, headers, receive, reply)
                 if done:
                     route, bytes_in = "/v1/streams/{name}/records", len(body or b"")
                     return
@@ -108,7 +114,7 @@ class RestDoor:
             asked, caller = await self._admit(scope, receive, found, body)
             response = await self._handle(asked)
             bytes_in = asked.bytes_in
-            self._dress(response, scope)
+            response.raw_headers += [*SAFE_HEADERS, *reply.beside]
             await response(scope, receive, reply.send)
         except Gone:
             reply.status = 499
@@ -140,12 +146,22 @@ class RestDoor:
             }
             access.log(level, "request", extra=extra)
 
-    def _check_address(self, scope: Scope) -> None:
+    def _check_address(self, headers: dict[bytes, bytes]) -> tuple[tuple[bytes, bytes], ...]:
+        """Whether a request may come, as it is addressed; the headers that a page of another origin needs to see."""
         if self._connections() > self.settings.connections_max:
             raise TooManyRequests(
                 f"there are more than {self.settings.connections_max} connections",
                 hint="close some, or raise the setting connections_max",
             )
+        key = (headers.get(b"host"), headers.get(b"origin"))
+        known = self._addresses.get(key)
+        if known is None:
+            host, origin = (None if value is None else value.decode("latin-1") for value in key)
+            self._hosts.check(host, origin)
+            if len(self._addresses) >= _ADDRESSES_KEPT:
+                self._addresses.clear()
+            known = self._addresses[key] = _cross_origin(key[1])
+        return known
 
     def _match(self, scope: Scope) -> Match | None:
         """The route; None for the pages that people look at."""
@@ -163,13 +179,12 @@ class RestDoor:
         else:
             await reply.whole(200, headers, page.body)
 
-    def _caller(self, headers: Any) -> Caller:
-        shown = None
-        for name, value in headers:
-            if name == b"authorization":
-                shown = value[len(_BEARER) :].decode("latin-1") if value[: len(_BEARER)] == _BEARER else ""
-        caller = self.state.desk.authenticate(shown)
-        return caller
+    def _caller(self, desk: Desk, headers: dict[bytes, bytes]) -> Caller:
+        shown = headers.get(b"authorization")
+        if shown is None:
+            return desk.authenticate(None)
+        scheme, _, token = shown.decode("latin-1").partition(" ")
+        return desk.authenticate(token.strip() if scheme.lower() == "bearer" else "")
 
     async def _admit(self, scope: Scope, receive: Receive, found: Match, body: bytes | None) -> tuple[Asked, str]:
         if found.route.right is None:
@@ -180,7 +195,7 @@ class RestDoor:
         desk = self.state.desk
         if self.state.stopping:
             raise Unavailable("the server is stopping", hint="try again when it is back")
-        caller = self._caller(scope["headers"])
+        caller = self._caller(desk, dict(scope["headers"]))
         query = read_query(found.route.query, scope["query_string"])
         return Asked(scope, receive, found, query, desk, caller, body), caller.id
 
@@ -196,27 +211,24 @@ class RestDoor:
         status, headers, body = answer_of(error)
         if isinstance(error, MethodNotAllowed):
             headers.append((b"allow", ", ".join(allowed_methods(scope["raw_path"])).encode()))
-        headers += SAFE_HEADERS
-        await reply.whole(status, headers, body)
-
-    def _dress(self, response: Response, scope: Scope) -> None:
-        response.raw_headers += SAFE_HEADERS
+        await reply.whole(status, [*headers, *SAFE_HEADERS], body)
 
     # Single events.
 
-    async def _event(self, scope: Scope, receive: Receive, reply: _Reply) -> tuple[bool, bytes | None, str]:
+    async def _event(
+        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, reply: _Reply
+    ) -> tuple[bool, bytes | None, str]:
         """Append one JSON object, or any body to a stream of raw events. False, with the body if it was read, if the
         request is not as plain as that."""
         request = self._event_routes.get(scope["raw_path"]) or self._event_route(scope["raw_path"])
         if request is None:
             return False, None, "-"
-        headers = dict(scope["headers"])
         if not headers.keys().isdisjoint(_NOT_PLAIN):
             return False, None, "-"
         desk = self.state.desk
         if self.state.stopping:
             raise Unavailable("the server is stopping", hint="try again when it is back")
-        caller = self._caller(scope["headers"])
+        caller = self._caller(desk, headers)
         raw = desk.definition(caller, request).raw
         kind = headers.get(b"content-type", b"")
         if raw and kind.partition(b";")[0].strip().lower() in handlers.MANY:
@@ -287,8 +299,33 @@ def ack_json(ack: Ack) -> bytes:
     return msgspec.json.encode(ack)
 
 
+def _cross_origin(origin: bytes | None) -> tuple[tuple[bytes, bytes], ...]:
+    """What lets a page read an answer. Origins that may not call never get here."""
+    if origin is None:
+        return ()
+    return (
+        (b"access-control-allow-origin", origin),
+        (b"access-control-expose-headers", b"millpond-next, retry-after"),
+        (b"vary", b"origin"),
+    )
+
+
+# What a page of an allowed origin may send.
+_PREFLIGHT = (
+    (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, content-encoding, idempotency-key, millpond-producer, millpond-sequence, "
+        b"last-event-id",
+    ),
+    (b"access-control-max-age", b"600"),
+)
+
+
 class _Reply:
-    """What goes back, counted."""
+    """What goes back, counted. `beside`: headers that every answer to this request has."""
+
+    beside: tuple[tuple[bytes, bytes], ...] = ()
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -304,7 +341,7 @@ class _Reply:
 
     async def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         self.status, self.bytes_out = status, len(body)
-        headers.append((b"content-length", b"%d" % len(body)))
+        headers = [*headers, *self.beside, (b"content-length", b"%d" % len(body))]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 

@@ -17,7 +17,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 import uvloop
@@ -25,9 +25,11 @@ import uvloop
 from millpond.errors import InvalidValue, MillpondError
 from millpond.flight import FlightDoor
 from millpond.pond.desk import PondDesk
-from millpond.pond.gate import Gate, OpenGate
+from millpond.pond.gate import Gate
 from millpond.pond.opening import open_pond
 from millpond.pond.pond import Pond
+from millpond.pond.tokens import Mode, TokenGate
+from millpond.serve.limits import RateLimiter
 from millpond.serve.protocol import BoundedProtocol
 from millpond.serve.rest import RestDoor
 from millpond.serve.settings import ServeSettings, check_exposure
@@ -65,8 +67,8 @@ class PondServer:
 
     def run(self) -> None:
         """Serve. Raises what kept the pond from being opened or closed."""
-        gate = OpenGate()
-        check_exposure(self._settings, False)
+        gate = TokenGate(str(self._path), cast(Mode, self._settings.tokens))
+        check_exposure(self._settings, gate.closed)
         tls = _tls(self._settings)
         with _bound(self._settings.host, self._settings.port) as listener:
             config = self._config(tls)
@@ -101,6 +103,7 @@ class PondServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_keep_alive=int(settings.idle_seconds),
             timeout_graceful_shutdown=max(1, int(settings.drain_seconds)),
             ssl_certfile=settings.tls_certificate or None,
@@ -156,7 +159,8 @@ class PondServer:
 
         options: dict[str, Any] = {"create": self._create, "progress": progress, **self._pond_settings}
         pond = self._pond = open_pond(self._path, **options)
-        desk = PondDesk(pond, gate)
+        rates = RateLimiter(self._settings.requests_per_second, self._settings.requests_burst)
+        desk = PondDesk(pond, gate, rates.check)
         if self._settings.flight:
             door = self._door = FlightDoor(desk, self._settings.host, self._settings.flight_port, tls=tls)
             desk.flight = (door.port, tls is not None)
