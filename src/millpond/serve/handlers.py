@@ -77,7 +77,7 @@ async def metrics(door: RestDoor, asked: Asked) -> Response:
     if door.metrics is None:
         raise NoSuchRoute("this node gives no metrics", hint="set metrics = true")
     await door.blocking(asked.desk.call, asked.caller, ask.PondStatus())  # takes the right to read everything
-    media, body = await door.blocking(door.metrics, asked.header("accept"))
+    body, media = await door.blocking(door.metrics, asked.header("accept"))
     return Response(body, 200, None, media)
 
 

@@ -64,7 +64,7 @@ class RestDoor:
         state: NodeState,
         settings: ServeSettings,
         counters: DoorCounters,
-        metrics: Callable[[str], tuple[str, bytes]] | None = None,
+        metrics: Callable[[str], tuple[bytes, str]] | None = None,
         *,
         connections: Callable[[], int] = lambda: 0,
     ) -> None:

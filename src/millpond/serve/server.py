@@ -22,7 +22,7 @@ from typing import Any, cast
 import uvicorn
 import uvloop
 
-from millpond.errors import InvalidValue, MillpondError
+from millpond.errors import InvalidValue, MillpondError, Unavailable
 from millpond.flight import FlightDoor
 from millpond.pond.desk import PondDesk
 from millpond.pond.gate import Gate
@@ -30,6 +30,7 @@ from millpond.pond.opening import open_pond
 from millpond.pond.pond import Pond
 from millpond.pond.tokens import Mode, TokenGate
 from millpond.serve.limits import RateLimiter
+from millpond.serve.metrics import MetricsPage
 from millpond.serve.protocol import BoundedProtocol
 from millpond.serve.rest import RestDoor
 from millpond.serve.settings import ServeSettings, check_exposure
@@ -64,6 +65,7 @@ class PondServer:
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: _Uvicorn | None = None
+        self._metrics: MetricsPage | None = None
 
     def run(self) -> None:
         """Serve. Raises what kept the pond from being opened or closed."""
@@ -77,7 +79,7 @@ class PondServer:
                 self._state,
                 self._settings,
                 self._counters,
-                None,
+                self._render_metrics if self._settings.metrics else None,
                 connections=lambda: 0 if self._server is None else len(self._server.server_state.connections),
             )
             config.app = rest
@@ -164,6 +166,7 @@ class PondServer:
         if self._settings.flight:
             door = self._door = FlightDoor(desk, self._settings.host, self._settings.flight_port, tls=tls)
             desk.flight = (door.port, tls is not None)
+        self._metrics = MetricsPage(pond, self._counters)
         self._state.ready(desk, lambda: _ailments(pond))
         logger.info(
             "the pond is open",
@@ -188,6 +191,11 @@ class PondServer:
                 logger.info("the pond is closed: everything acknowledged is on disk")
             except MillpondError as error:
                 self._failure = self._failure or error
+
+    def _render_metrics(self, accept: str) -> tuple[bytes, str]:
+        if self._metrics is None:
+            raise Unavailable("the pond is not open yet", hint="wait until GET /readyz says so")
+        return self._metrics.render(accept)
 
 
 class _Uvicorn(uvicorn.Server):
