@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from millpond.errors import InvalidInput, InvalidSchema, InvalidValue, MillpondError, StreamNotFound
-from millpond.log.engine import Ack, Told
+from millpond.log.engine import Ack
 from millpond.model import definition as model
 from millpond.model import predicate as predicates
 from millpond.model.definition import check_durability
@@ -28,7 +28,7 @@ from millpond.query.snapshot import Snapshot
 from millpond.wire import requests as ask
 from millpond.wire.access import Caller, check
 from millpond.wire.answers import MARK, Counted, DropPlan, Node, SettlePlan, SnapshotMark, StreamInfo
-from millpond.wire.desk import Batches, Reader
+from millpond.wire.desk import Batches, Intake, Reader
 from millpond.wire.live import live_batches
 from millpond.wire.ticket import LiveTicket
 
@@ -129,13 +129,9 @@ class PondDesk:
         self._admit(caller, request)
         return self._stream(request).definition
 
-    def submit(self, caller: Caller, request: ask.Append, record: bytes | Mapping[str, Any], told: Told) -> None:
+    def intake(self, caller: Caller, request: ask.Append) -> Intake:
         self._admit(caller, request)
-        stream = self._stream(request)
-        if isinstance(record, bytes):
-            stream.submit_json(record, told)
-        else:
-            stream.submit(record, told)
+        return self._stream(request)
 
     # Calls.
 

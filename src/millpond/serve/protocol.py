@@ -19,56 +19,42 @@ HEAD_BYTES_MAX = 256_000
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """`head_seconds` is set by the server, for all connections."""
-
-    head_seconds = 60.0
+    """The server looks at all connections now and then (`close_if_slow`): a timer for each request would cost more than
+    reading its head, which nearly always arrives in one piece."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
         self._in_head = True
-        self._deadline: asyncio.TimerHandle | None = None
+        # When this connection began to owe us a head that is not whole yet.
+        self._owes_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._await_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._head_came()
-        super().connection_lost(exc)
+        self.transport = _OneWrite(transport, self.loop)  # type: ignore[assignment]
+        self._owes_since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
-        if self._in_head:
-            self._head_bytes += len(data)
+        self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+        if not self._in_head:
+            self._owes_since = None
+        elif self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
             self.send_400_response(f"A head of over {HEAD_BYTES_MAX:,} bytes.")
+        elif self._owes_since is None:
+            self._owes_since = self.loop.time()
 
     def on_message_begin(self) -> None:
-        self._await_head()
+        self._in_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._head_came()
+        self._in_head, self._head_bytes = False, 0
         super().on_headers_complete()
 
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._in_head, self._head_bytes = True, 0
-
-    def _await_head(self) -> None:
-        self._head_came()
-        self._in_head, self._head_bytes = True, 0
-        self._deadline = self.loop.call_later(self.head_seconds, self._too_slow)
-
-    def _head_came(self) -> None:
-        self._in_head = False
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _too_slow(self) -> None:
-        if not self.transport.is_closing():
+    def close_if_slow(self, head_seconds: float) -> None:
+        """Close a connection whose head takes too long."""
+        if self._owes_since is not None and self.loop.time() - self._owes_since > head_seconds:
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
@@ -77,3 +63,36 @@ class BoundedProtocol(HttpToolsProtocol):
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in head)
         self.transport.write(b"HTTP/1.1 %d Bad Request\r\n%b\r\n%b" % (status, lines, body))
         self.transport.close()
+
+
+class _OneWrite:
+    """A transport that sends the head of an answer together with what follows at once: one system call, and one packet,
+    where there would be two."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._held = b""
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            data, self._held = self._held + data, b""
+        elif data.startswith(b"HTTP/1.1 "):
+            self._held = data
+            self._loop.call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def _flush(self) -> None:
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.write(held)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)

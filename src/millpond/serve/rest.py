@@ -229,7 +229,8 @@ class RestDoor:
         if self.state.stopping:
             raise Unavailable("the server is stopping", hint="try again when it is back")
         caller = self._caller(desk, headers)
-        raw = desk.definition(caller, request).raw
+        intake = desk.intake(caller, request)
+        raw = intake.definition.raw
         kind = headers.get(b"content-type", b"")
         if raw and kind.partition(b";")[0].strip().lower() in handlers.MANY:
             return False, None, caller.id
@@ -238,13 +239,13 @@ class RestDoor:
         body = await read_body(receive, headers, self.settings)
         if not raw and body.lstrip()[:1] != b"{":
             return False, body, caller.id
-        record: Any = (
-            raw_event({n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body) if raw else body
-        )
         if self._answers is None:
             self._answers = Answers(asyncio.get_running_loop())
         future, told = self._answers.expect()
-        desk.submit(caller, request, record, told)
+        if raw:
+            intake.submit(raw_event({n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body), told)
+        else:
+            intake.submit_json(body, told)
         await reply.whole(200, [_JSON_HEADER], ack_json(await future))
         return True, body, caller.id
 

@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 # Recovery says how far it is about this often.
 _SAY_SECONDS = 2.0
+# Connections that are slow to send a request are looked for every second.
+_TICKS_PER_LOOK = 10
 
 
 class PondServer:
@@ -74,7 +76,7 @@ class PondServer:
         tls = _tls(self._settings)
         with _bound(self._settings.host, self._settings.port) as listener:
             config = self._config(tls)
-            self._server = _Uvicorn(config)
+            self._server = _Uvicorn(config, self._settings.request_seconds)
             rest = RestDoor(
                 self._state,
                 self._settings,
@@ -96,7 +98,6 @@ class PondServer:
 
     def _config(self, tls: Tls | None) -> uvicorn.Config:
         settings = self._settings
-        BoundedProtocol.head_seconds = settings.request_seconds
         config = uvicorn.Config(
             app="",
             http=BoundedProtocol,
@@ -199,7 +200,18 @@ class PondServer:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Signals are the server's own to handle."""
+    """Signals are the server's own to handle; slow connections are looked for."""
+
+    def __init__(self, config: uvicorn.Config, head_seconds: float) -> None:
+        super().__init__(config)
+        self._head_seconds = head_seconds
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS_PER_LOOK == 0:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, BoundedProtocol):
+                    connection.close_if_slow(self._head_seconds)
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -46,8 +46,23 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
+class Intake(Protocol):
+    """Takes single records of one stream, for a caller who may. For one request: rights are not looked at again."""
+
+    @property
+    def definition(self) -> StreamDefinition: ...
+
+    def submit_json(self, text: bytes, told: Told) -> None:
+        """Append one JSON object, without waiting: see `RowAppender.submit`."""
+        ...
+
+    def submit(self, row: Mapping[str, Any], told: Told) -> None:
+        """Append one record given as a dict, without waiting."""
+        ...
+
+
 class Desk(Protocol):
-    """Thread-safe. Every method but `authenticate` and `submit` may block."""
+    """Thread-safe. Every method but `authenticate`, `definition` and `intake` may block."""
 
     def authenticate(self, token: str | None) -> Caller:
         """Who shows this token; `Unauthenticated` if nobody may who shows that. Quick."""
@@ -73,7 +88,6 @@ class Desk(Protocol):
         """What the request's stream is, for those who decode records; takes the right that the request takes. Quick."""
         ...
 
-    def submit(self, caller: Caller, request: Append, record: bytes | Mapping[str, Any], told: Told) -> None:
-        """Append one record, given as JSON text or as a dict, without waiting: see `RowAppender.submit`. The
-        request names neither a producer nor a durability."""
+    def intake(self, caller: Caller, request: Append) -> Intake:
+        """Where single records of a stream are put without waiting, at the stream's durability. Quick."""
         ...
