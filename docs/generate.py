@@ -36,6 +36,7 @@ from millpond.log.embedded import frame as frames
 from millpond.log.embedded.journal_file import FILE_HEADER_BYTES, scan
 from millpond.log.embedded.recovery import JournalState
 from millpond.model.units import format_bytes
+from millpond.serve.metric_table import table_text
 from millpond.serve.settings import ServeSettings, kind_of
 from millpond.settings import settings_table
 from millpond.testing import ManualClock
@@ -295,6 +296,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "settings": _settings,
     "serve-settings": _serve_settings,
     "errors": _errors,
+    "metrics": table_text,
     "pond-json": _pond_json,
     "tree": _tree,
     "file-header": _file_header,

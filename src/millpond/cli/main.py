@@ -9,6 +9,7 @@ import typer
 
 from millpond.cli.demo.command import demo
 from millpond.cli.doctor.command import doctor
+from millpond.cli.generate.command import generate
 from millpond.cli.keeping import settle, status, verify
 from millpond.cli.output import Output
 from millpond.cli.put import put
@@ -43,6 +44,7 @@ for command in (
     demo,
 ):
     app.command()(command)
+app.add_typer(generate)
 
 
 def _version(wanted: bool) -> None:
