@@ -31,7 +31,7 @@ def all_errors() -> list[type[errors.MillpondError]]:
 
 def test_the_commands_that_are_promised_are_there() -> None:
     promised = "init create streams describe put cat get scan sql settle status verify doctor demo drop alter segments"
-    assert sorted(promised.split()) == COMMANDS
+    assert sorted([*promised.split(), "generate", "serve"]) == COMMANDS
 
 
 @pytest.mark.parametrize("command", COMMANDS)

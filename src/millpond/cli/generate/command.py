@@ -9,14 +9,25 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.generate import grafana, prometheus
+from millpond.cli.generate import prometheus
 from millpond.cli.session import session_of
 from millpond.errors import InvalidValue
 
-generate = typer.Typer(name="generate", help="Print ready files for Grafana and Prometheus.", rich_markup_mode=None)
+generate = typer.Typer(name="generate", rich_markup_mode=None)
 
 # host:port, or [v6]:port.
 _TARGET = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
+
+
+@generate.callback()
+def about() -> None:
+    """Print ready files for Grafana and Prometheus.
+
+    \b
+    Examples:
+      millpond generate grafana-dashboard > millpond.json
+      millpond generate prometheus-config > prometheus.yml
+    """
 
 
 @generate.command()
@@ -27,6 +38,8 @@ def grafana_dashboard(context: typer.Context) -> None:
     Example:
       millpond generate grafana-dashboard > millpond.json
     """
+    from millpond.cli.generate import grafana
+
     made = grafana.dashboard()
     session_of(context).output.one(made, text=json.dumps(made, indent=2, ensure_ascii=False))
 
