@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import Field, fields
+from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -35,9 +35,8 @@ from millpond.errors import MillpondError
 from millpond.log.embedded import frame as frames
 from millpond.log.embedded.journal_file import FILE_HEADER_BYTES, scan
 from millpond.log.embedded.recovery import JournalState
-from millpond.model.units import format_bytes
 from millpond.serve.metric_table import table_text
-from millpond.serve.settings import ServeSettings, kind_of
+from millpond.serve.settings import ServeSettings, shown_default
 from millpond.settings import settings_table
 from millpond.testing import ManualClock
 
@@ -255,20 +254,8 @@ def _settings() -> str:
 def _serve_settings() -> str:
     lines = ["| setting | default | meaning |", "|---|---|---|"]
     for each in fields(ServeSettings):
-        lines.append(f"| `{each.name}` | {_default(each)} | {each.metadata['doc']} |")
+        lines.append(f"| `{each.name}` | {shown_default(each).replace(',', ' ')} | {each.metadata['doc']} |")
     return "\n".join(lines) + "\n"
-
-
-def _default(setting: Field[Any]) -> str:
-    shown: dict[str, Callable[[Any], str]] = {
-        "bytes": lambda value: format_bytes(value).replace(".0 ", " "),
-        "seconds": lambda value: f"{value:g} s",
-        "count": lambda value: str(value) if setting.name.endswith("port") else _number(value),
-        "number": lambda value: f"{value:g}",
-        "flag": lambda value: "true" if value else "false",
-        "list": lambda value: ", ".join(value) or "none",
-    }
-    return shown.get(kind_of(setting), lambda value: f"`{value}`" if value else "none")(setting.default)
 
 
 def _number(value: float) -> str:

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from millpond.cli.serve_options import with_settings
 from millpond.errors import InvalidValue
+from millpond.model.names import NAME_LENGTH_MAX
+from millpond.model.schema import COLUMNS_MAX
 from millpond.serve.settings import ServeSettings, check_exposure, is_loopback, kind_of, known_settings
 from millpond.serve.settings_sources import choose, config_file
 
@@ -37,6 +39,12 @@ def test_the_defaults_are_the_documented_ones() -> None:
     )
     assert (found.request_bytes_max, found.decoded_bytes_max) == (64_000_000, 256_000_000)
     assert choose().pond == {}
+
+
+def test_no_limit_is_over_what_a_stream_takes_anyway() -> None:
+    found = {each.name: each for each in fields(ServeSettings)}
+    assert found["columns_max"].metadata["high"] == COLUMNS_MAX
+    assert found["name_length_max"].metadata["high"] == NAME_LENGTH_MAX
 
 
 def test_every_setting_says_what_it_is_for() -> None:

@@ -19,6 +19,7 @@ from millpond.cli.session import Session
 from millpond.cli.shell import Shell, configure_logging
 from millpond.cli.sql import sql
 from millpond.cli.streams import alter, create, describe, drop, init, streams
+from millpond.cli.token import token
 
 # Help is plain text: the boxes of rich cost as much to import as everything else together.
 app = typer.Typer(cls=Shell, name="millpond", rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -45,6 +46,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(generate)
+app.add_typer(token)
 
 
 def _version(wanted: bool) -> None:

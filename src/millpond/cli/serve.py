@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from inspect import Parameter, Signature
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from millpond.cli.serve_options import with_settings
 from millpond.cli.session import session_of
-from millpond.serve.settings import kind_of, known_settings
-from millpond.serve.settings_sources import PREFIXES, choose, config_file
-
-_HEADS = {
-    "address": "Where it listens",
-    "access": "Whom it lets in",
-    "limits": "How much it takes",
-    "log": "What it says",
-}
+from millpond.serve.settings_sources import choose, config_file
 
 
-def serve(context: typer.Context, directory: Path | None, config: Path | None, create: bool, **options: Any) -> None:
+@with_settings
+def serve(
+    context: typer.Context,
+    given: Mapping[str, Any],
+    directory: Annotated[Path | None, typer.Argument(metavar="DIR", help="the pond; otherwise --pond")] = None,
+    config: Annotated[Path | None, typer.Option(help="a TOML file, in place of millpond.toml in the pond")] = None,
+    create: Annotated[bool, typer.Option("--create", help="make the pond if it is not there")] = False,
+) -> None:
     """Serve a pond: REST with a console and Arrow Flight, until Ctrl-C or SIGTERM.
 
     It listens on this machine only, unless told otherwise. What a stop finds under way is finished; a second signal
@@ -40,7 +39,7 @@ def serve(context: typer.Context, directory: Path | None, config: Path | None, c
 
     session = session_of(context)
     path = directory if directory is not None else session.path
-    chosen = choose(options, dict(os.environ), config_file(path, config))
+    chosen = choose(given, os.environ, config_file(path, config))
     logs.configure(chosen.serve.log_format, chosen.serve.log_level)
 
     def listening(rest: int, flight: int | None) -> None:
@@ -52,61 +51,3 @@ def serve(context: typer.Context, directory: Path | None, config: Path | None, c
             session.output.one({"rest_port": rest, "flight_port": flight})
 
     PondServer(path, chosen.serve, chosen.pond, create=create, listening=listening).run()
-
-
-def _options() -> list[Parameter]:
-    """An option for every setting."""
-    found = []
-    for section, settings in known_settings().items():
-        for name, setting in settings.items():
-            option = name if section == "serve" else f"pond_{name}"
-            flag = f"--{option.replace('_', '-')}"
-            kind = kind_of(setting)
-            # Text, read as the table says: a default here would hide what the environment and the file say.
-            shown = "" if setting.default in ("", ()) else f" [{setting.default}]"
-            helped = typer.Option(
-                flag,
-                *([f"--no-{flag[2:]}"] if kind == "flag" else []),
-                help=f"{setting.metadata['doc']}{shown}",
-                metavar=None if kind == "flag" else kind.upper(),
-                show_default=False,
-            )
-            if kind == "flag":
-                helped = typer.Option(f"{flag}/--no-{flag[2:]}", help=helped.help, show_default=False)
-            of: Any = bool if kind == "flag" else list[str] if kind == "list" else str
-            found.append(
-                Parameter(option, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[of | None, helped])
-            )
-    return found
-
-
-def _with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the parameters that typer reads from its signature."""
-    fixed = [
-        Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
-        Parameter(
-            "directory",
-            Parameter.POSITIONAL_OR_KEYWORD,
-            default=None,
-            annotation=Annotated[Path | None, typer.Argument(metavar="[DIR]", help="the pond; otherwise --pond")],
-        ),
-        Parameter(
-            "config",
-            Parameter.POSITIONAL_OR_KEYWORD,
-            default=None,
-            annotation=Annotated[Path | None, typer.Option(help="a TOML file, in place of millpond.toml in the pond")],
-        ),
-        Parameter(
-            "create",
-            Parameter.POSITIONAL_OR_KEYWORD,
-            default=False,
-            annotation=Annotated[bool, typer.Option("--create", help="make the pond if it is not there")],
-        ),
-    ]
-    command.__signature__ = Signature([*fixed, *_options()])  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in [*fixed, *_options()]}
-    return command
-
-
-serve = _with_options(serve)
-assert set(PREFIXES) == set(known_settings())

@@ -13,7 +13,16 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from millpond.serve.settings import bounds, kind_of, known_settings
+from millpond.serve.settings import kind_of, known_settings, shown_default
+
+_METAVARS = {
+    "text": "TEXT",
+    "list": "TEXT",
+    "bytes": "SIZE",
+    "seconds": "DURATION",
+    "count": "NUMBER",
+    "number": "NUMBER",
+}
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -44,20 +53,10 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 def _option(section: str, setting: Field[Any]) -> Any:
     flag = f"--{'' if section == 'serve' else 'pond-'}{setting.name.replace('_', '-')}"
     kind = kind_of(setting)
-    text = f"{setting.metadata['doc'].replace('`', '')} {shown_default(setting)}"
+    text = f"{setting.metadata['doc'].replace('`', '')} [{shown_default(setting)}]"
     if kind == "flag":
         return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=text, show_default=False)]
-    if kind == "list":
-        return Annotated[list[str] | None, typer.Option(flag, help=f"{text} May be repeated.", show_default=False)]
-    metavar = {"choice": "|".join(setting.metadata.get("choices", ())), "bytes": "SIZE", "seconds": "DURATION"}.get(
-        kind
-    )
-    return Annotated[str | None, typer.Option(flag, help=text, show_default=False, metavar=metavar)]
-
-
-def shown_default(setting: Field[Any]) -> str:
-    """A setting's default, and its bounds, for people."""
-    if kind_of(setting) in ("flag", "text", "choice", "list"):
-        default = {True: "true", False: "false", "": "none", (): "none"}.get(setting.default, setting.default)
-        return f"[default: {default}]"
-    return f"{bounds(setting)} [default: {setting.default:,}]"
+    of: Any = list[str] if kind == "list" else str
+    metavar = "|".join(setting.metadata["choices"]) if kind == "choice" else _METAVARS[kind]
+    more = " May be repeated." if kind == "list" else ""
+    return Annotated[of | None, typer.Option(flag, help=text + more, show_default=False, metavar=metavar)]

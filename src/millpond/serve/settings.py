@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from millpond.errors import InvalidValue
 from millpond.model.names import NAME_LENGTH_MAX
-from millpond.model.schema import COLUMNS_MAX
+from millpond.model.units import format_bytes
 from millpond.settings import Settings
 
 # What the system's timers take, with room to spare.
@@ -22,6 +22,8 @@ _WAIT_SECONDS_MAX = 86_400
 _PORT_MAX = 65_535
 # An Arrow buffer is addressed by 31 bits in most types, so one request can hold no more of use.
 _BODY_BYTES_MAX = 2_000_000_000
+# `model.schema.COLUMNS_MAX`, said again: every command line reads this table, and must not wait for pyarrow.
+_COLUMNS_MAX = 1_000
 # Decoders recurse; under this they are far from the end of a thread's stack.
 _DEPTH_MAX = 500
 
@@ -82,7 +84,7 @@ class ServeSettings:
     )
     batch_rows_max: int = _setting(1_000_000, "The most records in one request.", low=1, high=10_000_000)
     json_depth_max: int = _setting(64, "How deep JSON may nest.", low=4, high=_DEPTH_MAX)
-    columns_max: int = _setting(COLUMNS_MAX, "The most columns, inner ones among them.", low=1, high=COLUMNS_MAX)
+    columns_max: int = _setting(_COLUMNS_MAX, "The most columns, inner ones among them.", low=1, high=_COLUMNS_MAX)
     name_length_max: int = _setting(NAME_LENGTH_MAX, "The longest name of a stream.", low=1, high=NAME_LENGTH_MAX)
     page_rows_max: int = _setting(10_000, "The most records in one page of an answer.", low=1, high=1_000_000)
     connections_max: int = _setting(1_000, "Connections at once; further ones are refused.", low=1, high=100_000)
@@ -181,6 +183,23 @@ def bounds(setting: Field[Any]) -> str:
         return "Some texts."
     most = "" if high == math.inf else f", at most {high:,}"
     return f"At least {low:,}{most}."
+
+
+def shown_default(setting: Field[Any]) -> str:
+    """A setting's default, for people."""
+    kind = kind_of(setting)
+    default: Any = setting.default
+    if kind == "bytes":
+        return format_bytes(default).replace(".0 ", " ")
+    if kind == "seconds":
+        return f"{default:g} s"
+    if kind == "number":
+        return f"{default:g}"
+    if kind == "count" and not setting.name.endswith("port"):
+        return f"{default:,}"
+    if kind == "list":
+        return ", ".join(default) or "none"
+    return str(default).lower() or "none"
 
 
 def known_settings() -> dict[str, dict[str, Field[Any]]]:
