@@ -69,7 +69,7 @@ class RestDoor:
         connections: Callable[[], int] = lambda: 0,
     ) -> None:
         self.state, self.settings, self.counters, self.metrics = state, settings, counters, metrics
-        self._connections = connections
+        self._connections, self._connections_max = connections, settings.connections_max
         self._hosts = HostCheck(settings.allowed_hosts, settings.host, settings.allowed_origins)
         self._addresses: dict[tuple[bytes | None, bytes | None], tuple[tuple[bytes, bytes], ...]] = {}
         self._answers: Answers | None = None
@@ -148,7 +148,7 @@ class RestDoor:
 
     def _check_address(self, headers: dict[bytes, bytes]) -> tuple[tuple[bytes, bytes], ...]:
         """Whether a request may come, as it is addressed; the headers that a page of another origin needs to see."""
-        if self._connections() > self.settings.connections_max:
+        if self._connections() > self._connections_max:
             raise TooManyRequests(
                 f"there are more than {self.settings.connections_max} connections",
                 hint="close some, or raise the setting connections_max",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 _SAY_SECONDS = 2.0
 # Connections that are slow to send a request are looked for every second.
 _TICKS_PER_LOOK = 10
+# Requests are made of many small objects that go with them; few of them are cycles.
+_GC_THRESHOLD = 50_000
 
 
 class PondServer:
@@ -168,6 +171,10 @@ class PondServer:
             door = self._door = FlightDoor(desk, self._settings.host, self._settings.flight_port, tls=tls)
             desk.flight = (door.port, tls is not None)
         self._metrics = MetricsPage(pond, self._counters)
+        # What is there now stays: the collector need not look at it again and again while requests come and go.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_GC_THRESHOLD, 10, 100)
         self._state.ready(desk, lambda: _ailments(pond))
         logger.info(
             "the pond is open",

@@ -110,6 +110,8 @@ class CommitQueue:
         if not self._closed:
             self._waiting.append(request)
             if self._idle:
+                # Once is enough: it may be a while before the taker gets to say that it is awake.
+                self._idle = False
                 self._wake_up()
             if not self._left or not self._withdraw(request):
                 return
