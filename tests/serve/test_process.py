@@ -25,3 +25,16 @@ def test_it_stops_when_told_and_what_was_acknowledged_is_there_again(tmp_path: P
         records = client.get("/v1/streams/s/records").json()["records"]
         assert [record["n"] for record in records] == list(range(10))
         assert second.stop() == 0
+
+
+def test_a_single_raw_event_is_read_as_it_was_sent(tmp_path: Path) -> None:
+    with serving(tmp_path / "pond") as running, running.client() as client:
+        running.create("events")
+        sent = client.post("/v1/streams/events/records", content=b"\xffbody", headers={"content-type": "x/y", "a": "b"})
+        assert sent.json()["ranges"] == {"0": {"start": 0, "stop": 1}}
+        (event,) = client.get("/v1/streams/events/records").json()["records"]
+        assert event["body_base64"] == "/2JvZHk="
+        assert event["headers"]["a"] == "b"
+        assert event["headers"]["content-type"] == "x/y"
+        assert event["time"] == event["_ingest_time"]
+        assert client.post("/v1/streams/events/settle").json()["settled"]["rows"] == 1
