@@ -76,16 +76,18 @@ class Served:
         return self.wait()
 
     def complaints(self) -> list[str]:
-        """The lines of the log that no healthy server writes: tracebacks, errors, warnings, what is not JSON."""
+        """The lines of the log that no healthy server writes: tracebacks, errors, warnings, what is not JSON. That
+        somebody sent what is not HTTP says nothing of the server."""
         found = []
         for line in self.log:
             try:
-                level = json.loads(line)["level"]
+                said = json.loads(line)
+                level, logger = said["level"], said["logger"]
             except (ValueError, KeyError, TypeError):
                 if line and not line.startswith("serving "):
                     found.append(line)
                 continue
-            if str(level).lower() not in ("debug", "info"):
+            if level not in ("debug", "info") and logger != "uvicorn.error":
                 found.append(line)
         return found
 

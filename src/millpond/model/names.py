@@ -14,6 +14,8 @@ PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 # 64 + 64 + ... stays well under the 255 bytes that file systems allow one directory name, id suffix included.
 PART_LENGTH_MAX = 64
 NAME_LENGTH_MAX = 200
+# The same as one regular expression, for those who are told of it; the length of the whole is not in it.
+PATTERN = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,63})*$"
 RESERVED = "_pond"
 
 RULE = (

@@ -16,7 +16,7 @@ import pyarrow as pa
 from millpond.archive.settle import SettleReport
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
-from millpond.errors import MillpondError, SettleFailed
+from millpond.errors import InvalidValue, MillpondError, SettleFailed
 from millpond.log.engine import LogEngine
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange, ranges_between
@@ -67,7 +67,7 @@ class Settling:
     def settle(self) -> SettleReport | None:
         """Settle everything acknowledged up to now. None if there is nothing. `SettleFailed` leaves it live."""
         if self.definition.settle is None:
-            raise SettleFailed(
+            raise InvalidValue(
                 f"{self.definition.name} is not archived", hint="create it with settle=millpond.Settle() to archive it"
             )
         with self._one_at_a_time:

@@ -16,6 +16,7 @@ import numpy as np
 from millpond.errors import InvalidValue
 from millpond.log.engine import SegmentInfo
 from millpond.model.literal import parse_timestamp
+from millpond.model.misfit import shown
 from millpond.model.offsets import OffsetRange
 from millpond.model.schema import OFFSET, STREAMLET
 from millpond.query.halves import Halves
@@ -32,13 +33,18 @@ _FORMS = '"earliest", "latest", an offset, {streamlet: offset}, a datetime or an
 
 def parse_start(text: str) -> Start:
     """Where to begin: a word, a time, an offset, or offsets per streamlet; what none of them is, `resolve` refuses."""
-    if text.isdecimal():
+    if _is_offset(text):
         return int(text)
     pairs = [part.split(":") for part in text.split(",")]
-    if all(len(pair) == 2 and pair[0].strip().isdecimal() and pair[1].strip().isdecimal() for pair in pairs):
+    if all(len(pair) == 2 and _is_offset(pair[0].strip()) and _is_offset(pair[1].strip()) for pair in pairs):
         # "12:30" is streamlet 12 at offset 30: a time has a date.
         return {int(streamlet): int(offset) for streamlet, offset in pairs}
     return text
+
+
+def _is_offset(text: str) -> bool:
+    # Twenty digits hold every offset; thousands of them are more than Python reads.
+    return text.isdecimal() and len(text) <= 20
 
 
 def resolve(halves: Halves, snapshot: Snapshot, start: Start) -> dict[int, int]:
@@ -52,7 +58,7 @@ def resolve(halves: Halves, snapshot: Snapshot, start: Start) -> dict[int, int]:
             try:
                 return _since(halves, snapshot, parse_timestamp(start))
             except ValueError as error:
-                raise InvalidValue(f"no place to start: {start!r}", hint=_FORMS) from error
+                raise InvalidValue(f"no place to start: {shown(start)}", hint=_FORMS) from error
         case datetime():
             return _since(halves, snapshot, start if start.tzinfo else start.replace(tzinfo=UTC))
         case int() if not isinstance(start, bool):
@@ -65,7 +71,7 @@ def resolve(halves: Halves, snapshot: Snapshot, start: Start) -> dict[int, int]:
         case Mapping():
             return _checked(start, halves, snapshot)
         case _:
-            raise InvalidValue(f"no place to start: {start!r}", hint=_FORMS)
+            raise InvalidValue(f"no place to start: {shown(start)}", hint=_FORMS)
 
 
 def _earliest(halves: Halves, snapshot: Snapshot) -> dict[int, int]:

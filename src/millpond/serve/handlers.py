@@ -107,12 +107,7 @@ async def create_token(door: RestDoor, asked: Asked) -> Response:
 
 
 async def revoke_token(door: RestDoor, asked: Asked) -> Response:
-    return await _call(door, asked, _named(ask.RevokeToken, asked.name))
-
-
-def _named(kind: Any, name: str) -> Any:
-    """A request about a name from a path; what is too long for one is found nowhere."""
-    return msgspec.convert({"do": kind.__struct_config__.tag, "token": name}, kind)
+    return await _call(door, asked, ask.RevokeToken(asked.name))
 
 
 # Streams.

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from millpond.log.engine import Ack
-from millpond.model.names import NAME_LENGTH_MAX
+from millpond.model.names import NAME_LENGTH_MAX, PATTERN
 from millpond.serve import cloudevents
 from millpond.serve.forms import ARROW, CSV, EVENTS, JSON, NDJSON
 from millpond.serve.problems import MEDIA_TYPE, Problem
@@ -73,7 +73,7 @@ def document() -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": {name: schema for name, schema in components.items() if name not in queries},
+            "schemas": {name: _plainer(schema) for name, schema in components.items() if name not in queries},
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "Made by `millpond token create`."}
             },
@@ -101,6 +101,18 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
     return operation
 
 
+def _plainer(schema: Any) -> Any:
+    """A schema without `prefixItems`, which many readers of OpenAPI do not know: any item may be of any kind."""
+    if isinstance(schema, list):
+        return [_plainer(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _plainer(value) for name, value in schema.items()}
+    if "prefixItems" in found:
+        found["items"] = {"anyOf": found.pop("prefixItems")}
+    return found
+
+
 def _right(route: Route) -> str:
     if route.right not in ("read", "write", "admin"):
         return str(route.right)
@@ -114,7 +126,7 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
                 "name": "name",
                 "in": "path",
                 "required": True,
-                "schema": {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH_MAX},
+                "schema": {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH_MAX, "pattern": PATTERN},
                 "example": "grid/meters",
                 "description": "A stream's name. Its slashes may stand as they are, or as %2F.",
             }

@@ -24,9 +24,12 @@ from millpond.wire import requests as ask
 ROWS_DEFAULT = 1_000
 ROWS_MAX = 10_000
 
-_Where = Annotated[str, Meta(description="A SQL condition that records must meet, e.g. `temp > 20 AND city = 'Nice'`.")]
+_Where = Annotated[
+    str,
+    Meta(min_length=1, description="A SQL condition that records must meet, e.g. `temp > 20 AND city = 'Nice'`."),
+]
 _Columns = Annotated[
-    str, Meta(description="Which columns, e.g. `vid,temp`; `_streamlet`, `_offset`, `_ingest_time` too.")
+    str, Meta(min_length=1, description="Which columns, e.g. `vid,temp`; `_streamlet`, `_offset`, `_ingest_time` too.")
 ]
 _Preview = Annotated[bool, Meta(description="Only say what would happen.")]
 _Format = Annotated[
@@ -465,6 +468,10 @@ def read_query(kind: type[Struct], text: bytes) -> Any:
             raise InvalidInput(f"parameter {name!r} is given twice", hint="give it once")
         found[name] = value
     try:
-        return msgspec.convert(found, kind, strict=False)
+        query = msgspec.convert(found, kind, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"a parameter does not fit: {error}", hint="GET /docs lists what each may be") from None
+    for name in found:
+        if getattr(query, name) is None:  # the text "null", which converts to None
+            raise InvalidInput(f"parameter {name!r} is {found[name]!r}", hint="leave it out")
+    return query
