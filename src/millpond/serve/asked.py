@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from millpond.errors import InvalidInput, TooLarge, UnsupportedMediaType
+from millpond.errors import InvalidInput, UnsupportedMediaType
+from millpond.serve.bodies import BodyBuffer, check_json_depth, decompressed
 from millpond.serve.forms import JSON, media_type
 from millpond.serve.routes import Match
 from millpond.serve.settings import ServeSettings
@@ -52,7 +52,7 @@ class Asked:
         if self._body is None:
             self._body = await read_body(self._receive, dict(self.scope["headers"]), settings)
         self.bytes_in = len(self._body)
-        return decompress(self._body, self.header("content-encoding"), settings.decoded_bytes_max)
+        return decompressed(self._body, self.headers.get("content-encoding"), settings.decoded_bytes_max)
 
     async def message(self, kind: Any, settings: ServeSettings) -> Any:
         """The body as JSON of a known type."""
@@ -60,6 +60,7 @@ class Asked:
         if media and media != JSON and not media.endswith("+json"):
             raise UnsupportedMediaType(f"a body of {media[:100]!r}", hint=f"send {JSON}")
         body = await self.body(settings)
+        check_json_depth(body, settings.json_depth_max)
         try:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -68,61 +69,25 @@ class Asked:
 
 async def read_body(receive: Receive, headers: dict[bytes, bytes], settings: ServeSettings) -> bytes:
     """The whole body as it was sent, within its bound and its time."""
-    limit = settings.request_bytes_max
-    told = headers.get(b"content-length", b"")
-    if told.isdigit() and int(told) > limit:
-        raise _too_large(int(told), limit)
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise Gone
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        if len(body) > limit:
-            raise _too_large(len(body), limit)
-        return body
-    parts, size = [body], len(body)
+    told = headers.get(b"content-length")
+    buffer = BodyBuffer(settings.request_bytes_max, None if told is None else told.decode("latin-1"))
+    # Nearly always it is here already.
+    message = await _piece(receive, buffer)
     try:
-        async with asyncio.timeout(settings.request_seconds):
-            while message.get("more_body"):
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Gone
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > limit:
-                    raise _too_large(size, limit)
+        if message.get("more_body"):
+            async with asyncio.timeout(settings.request_seconds):
+                while message.get("more_body"):
+                    message = await _piece(receive, buffer)
     except TimeoutError:
         raise InvalidInput(
             f"the body did not arrive within {settings.request_seconds:g} s", hint="send it faster, or less of it"
         ) from None
-    return b"".join(parts)
+    return buffer.whole()
 
 
-def _too_large(size: int, limit: int) -> TooLarge:
-    return TooLarge(
-        f"a body of at least {size:,} bytes is over the bound of {limit:,}",
-        hint="send it in parts, or raise the setting request_bytes_max",
-    )
-
-
-def decompress(body: bytes, encoding: str, limit: int) -> bytes:
-    """The body without its `Content-Encoding`; never more than `limit` bytes are made of it."""
-    named = encoding.strip().lower()
-    if named in ("", "identity"):
-        return body
-    if named not in ("gzip", "x-gzip", "deflate"):
-        raise UnsupportedMediaType(f"no content encoding {named[:40]!r}", hint="gzip, deflate or none")
-    # 32 above the largest window: gzip or zlib, told apart by their heads.
-    decoder = zlib.decompressobj(zlib.MAX_WBITS + 32)
-    try:
-        decoded = decoder.decompress(body, limit + 1)
-    except zlib.error as error:
-        raise InvalidInput(f"the body is not {named}: {error}", hint="compress it whole, or send it plain") from None
-    if len(decoded) > limit:
-        raise TooLarge(
-            f"the body decodes to more than {limit:,} bytes",
-            hint="send it in parts, or raise the setting decoded_bytes_max",
-        )
-    if not decoder.eof or decoder.unused_data:
-        raise InvalidInput(f"the body is not one whole {named} stream", hint="compress it whole, or send it plain")
-    return decoded
+async def _piece(receive: Receive, buffer: BodyBuffer) -> Message:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise Gone
+    buffer.add(message.get("body", b""))
+    return message

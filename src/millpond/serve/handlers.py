@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from millpond.errors import InvalidInput, NoSuchRoute, StreamExists
 from millpond.ingest.json_lines import batch_to_lines
+from millpond.log.engine import Ack
 from millpond.model.schema import OFFSET, STREAMLET
 from millpond.serve import cloudevents
 from millpond.serve.asked import Asked
@@ -163,12 +164,11 @@ async def append(door: RestDoor, asked: Asked) -> Response:
     request = _append_request(asked)
     definition = asked.desk.definition(asked.caller, request)
     body = await asked.body(door.settings)
-    ack = await door.blocking(_append, asked, request, definition, body)
-    return answer(ack)
 
+    def appended() -> Ack:
+        return asked.desk.append(asked.caller, request, decode_records(definition, asked.headers, body, door.settings))
 
-def _append(asked: Asked, request: ask.Append, definition: Any, body: bytes) -> Any:
-    return asked.desk.append(asked.caller, request, decode_records(definition, asked.headers, body))
+    return answer(await door.blocking(appended))
 
 
 def _append_request(asked: Asked) -> ask.Append:

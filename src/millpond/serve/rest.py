@@ -25,6 +25,7 @@ from millpond.errors import MethodNotAllowed, MillpondError, TooManyRequests, Un
 from millpond.log.engine import Ack
 from millpond.serve import handlers
 from millpond.serve.asked import Asked, Gone, Receive, Scope, Send, read_body
+from millpond.serve.bodies import check_json_depth
 from millpond.serve.hosts import HostCheck
 from millpond.serve.pages import find_page
 from millpond.serve.problems import answer_of
@@ -245,6 +246,7 @@ class RestDoor:
         if raw:
             intake.submit(raw_event({n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body), told)
         else:
+            check_json_depth(body, self.settings.json_depth_max)
             intake.submit_json(body, told)
         await reply.whole(200, [_JSON_HEADER], ack_json(await future))
         return True, body, caller.id
