@@ -77,7 +77,7 @@ def test_a_person_can_read_the_listing(ponds: Ponds) -> None:
         stream = pond.create_stream("grid/meters", METERS)
         stream.append(rows(0, 10))
         stream.settle()
-        root = Path(stream.archive.root)
+        root = Path(stream.snapshot().settled.root)
     assert root.name == "grid.meters-16"
     objects = sorted(str(path.relative_to(root)) for path in root.glob("g*/*/*.parquet"))
     assert len(objects) == 1
@@ -88,6 +88,7 @@ def test_a_person_can_read_the_listing(ponds: Ponds) -> None:
     assert any(b"millpond" in key for key in metadata)
 
 
+@pytest.mark.embedded
 def test_a_failing_store_is_shown_and_retried_while_ingestion_goes_on(ponds: Ponds) -> None:
     clock = ManualClock()
     with ponds(clock=clock) as pond:
@@ -145,6 +146,7 @@ def test_small_objects_are_merged_behind_the_scenes(ponds: Ponds) -> None:
         assert pond.verify().ok
 
 
+@pytest.mark.embedded
 def test_verify_finds_a_flipped_bit_in_journal_and_archive(ponds: Ponds) -> None:
     with ponds() as pond:
         stream = pond.create_stream("s", METERS)
@@ -172,6 +174,7 @@ def flip(path: Path, position: int) -> None:
         file.write(bytes([byte[0] ^ 0x10]))
 
 
+@pytest.mark.embedded
 def test_a_stream_that_cannot_settle_on_close_does_not_keep_the_others_from_it(ponds: Ponds) -> None:
     pond = ponds(settle_on_close=True)
     streams = [pond.create_stream(name, METERS) for name in ("a", "b", "c")]

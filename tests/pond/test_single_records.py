@@ -104,6 +104,7 @@ class Zone(tzinfo):
         return timedelta(hours=1)
 
 
+@pytest.mark.embedded
 @pytest.mark.parametrize(
     "odd",
     [

@@ -130,6 +130,7 @@ def test_a_dropped_stream_is_gone_with_its_records_and_its_id_is_not_used_again(
         assert "rows_live=10 rows_settled=10" in audit[0]["detail"]
 
 
+@pytest.mark.embedded
 def test_a_drop_cut_short_is_finished_at_the_next_open(ponds: Ponds) -> None:
     with ponds() as pond:
         stream = pond.create_stream("s", METERS)
@@ -177,6 +178,7 @@ def test_options_out_of_range_are_refused(pond: millpond.Pond, options: dict[str
     assert pond.streams() == []
 
 
+@pytest.mark.embedded
 def test_a_pond_belongs_to_one_process_at_a_time(ponds: Ponds) -> None:
     with ponds(), pytest.raises(PondLocked, match="another process"):
         ponds()
@@ -193,6 +195,7 @@ def test_a_closed_pond_says_so(ponds: Ponds) -> None:
             use()
 
 
+@pytest.mark.embedded
 def test_a_directory_that_is_not_a_pond_is_left_alone(ponds: Ponds) -> None:
     ponds.path.mkdir()
     (ponds.path / "letters.txt").write_text("dear ...")
@@ -209,6 +212,7 @@ def test_a_path_that_cannot_be_a_pond_says_why(tmp_path: Path) -> None:
             millpond.open(path)
 
 
+@pytest.mark.embedded
 def test_a_pond_that_one_may_not_write_to_is_not_called_locked(ponds: Ponds) -> None:
     class Forbidding(LocalStorage):
         def lock(self, path: str) -> FileLock:
@@ -219,6 +223,7 @@ def test_a_pond_that_one_may_not_write_to_is_not_called_locked(ponds: Ponds) -> 
         ponds(storage=Forbidding())
 
 
+@pytest.mark.embedded
 def test_a_pond_from_the_future_is_refused(ponds: Ponds) -> None:
     ponds().close()
     described = ponds.path / "pond.json"
@@ -227,12 +232,14 @@ def test_a_pond_from_the_future_is_refused(ponds: Ponds) -> None:
         ponds()
 
 
+@pytest.mark.embedded
 def test_an_unknown_setting_is_refused_with_those_there_are(ponds: Ponds) -> None:
     with pytest.raises(InvalidValue, match="no setting 'memory_byte'") as caught:
         ponds(memory_byte=5)
     assert "memory_bytes" in caught.value.hint
 
 
+@pytest.mark.embedded
 @pytest.mark.parametrize(
     "setting",
     [
@@ -250,6 +257,7 @@ def test_a_setting_out_of_range_is_refused(ponds: Ponds, setting: dict[str, floa
         ponds(**setting)
 
 
+@pytest.mark.embedded
 def test_an_archive_elsewhere_is_remembered(ponds: Ponds, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     with ponds(archive=elsewhere) as pond:

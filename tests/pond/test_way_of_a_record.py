@@ -103,7 +103,7 @@ def test_every_type_survives_the_whole_way(ponds: Ponds, form: str) -> None:
         stream.settle()
         assert same(stream.scan().to_pylist()), "settled"
         assert stream.get(2).num_rows == 1
-        root = stream.archive.root
+        root = stream.snapshot().settled.root
     ours = pl.read_delta(root).drop("_streamlet", "_offset", "_ingest_time").to_arrow()
     assert ours.num_rows == 4
     delta = deltalake.DeltaTable(root).to_pyarrow_table(columns=EVERYTHING.names)
