@@ -15,11 +15,12 @@ from millpond.cli.output import Output
 from millpond.cli.put import put
 from millpond.cli.reading import cat, get, scan, segments
 from millpond.cli.serve import serve
-from millpond.cli.session import Session
+from millpond.cli.session import Access, Session
 from millpond.cli.shell import Shell, configure_logging
 from millpond.cli.sql import sql
 from millpond.cli.streams import alter, create, describe, drop, init, streams
 from millpond.cli.token import token
+from millpond.errors import InvalidValue
 
 # Help is plain text: the boxes of rich cost as much to import as everything else together.
 app = typer.Typer(cls=Shell, name="millpond", rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -60,9 +61,36 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     context: typer.Context,
-    pond: Annotated[Path, typer.Option(envvar="MILLPOND_POND", show_envvar=True, help="the pond's directory")] = Path(
-        "pond"
-    ),
+    pond: Annotated[
+        str,
+        typer.Option(
+            envvar="MILLPOND_POND",
+            show_envvar=True,
+            metavar="DIR|URL",
+            help="the pond's directory, or where it is served, e.g. http://127.0.0.1:7070",
+        ),
+    ] = "pond",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="MILLPOND_TOKEN",
+            show_envvar=True,
+            show_default=False,
+            help="for a URL: the token to show. Other users see it in the list of processes: better by environment",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="for a URL: the file that holds the token")
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="for https: who signed the server's certificate")
+    ] = None,
+    client_certificate: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="for mutual TLS: our certificate")
+    ] = None,
+    client_key: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="for mutual TLS: our private key")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="data as JSON: an object, or one a line")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no talk on stderr but warnings and errors")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="more talk on stderr")] = False,
@@ -83,5 +111,22 @@ def options(
     """
     output = Output(json=json, quiet=quiet, verbose=verbose)
     configure_logging(output)
-    source = context.get_parameter_source("pond")
-    context.obj = Session(pond, output, named=source is not None and source.name == "COMMANDLINE")
+    access = Access(_token(context, token, token_file), ca, client_certificate, client_key)
+    context.obj = Session(pond, output, named=_on_the_line(context, "pond"), access=access)
+
+
+def _on_the_line(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _token(context: typer.Context, token: str | None, file: Path | None) -> str | None:
+    """The token; what is on the line goes before the environment."""
+    if file is None:
+        return token
+    if _on_the_line(context, "token"):
+        raise InvalidValue("both --token and --token-file are given", hint="give one of the two")
+    found = file.read_text().strip()
+    if not found:
+        raise InvalidValue(f"{file} holds no token", hint="millpond token create shows one")
+    return found

@@ -30,8 +30,8 @@ from millpond.model.units import format_bytes
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from millpond.cli.session import AnyStream
     from millpond.model.definition import Durability
-    from millpond.pond.stream import Stream
 
 BATCH_ROWS = 10_000
 
@@ -121,7 +121,7 @@ class PutReport:
 class Putting:
     """One run of `put`. Its report is right at any moment, also after an interruption."""
 
-    def __init__(self, stream: Stream, producer: str, durability: Durability | None) -> None:
+    def __init__(self, stream: AnyStream, producer: str, durability: Durability | None) -> None:
         self._stream, self._producer, self._durability = stream, producer, durability
         self._sequence = 0
         self.report = PutReport(stream.name, durability or stream.definition.durability)

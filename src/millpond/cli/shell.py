@@ -20,7 +20,7 @@ from millpond.cli.output import Output, leave_stdout_quietly
 from millpond.errors import MillpondError
 
 FLAGS = ("--json", "--quiet", "-q", "--verbose", "-v")
-VALUED = ("--pond",)
+VALUED = ("--pond", "--token", "--token-file", "--ca", "--client-certificate", "--client-key")
 
 
 def options_first(arguments: Sequence[str]) -> list[str]:

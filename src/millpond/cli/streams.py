@@ -13,8 +13,8 @@ from millpond.errors import InvalidValue
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from millpond.cli.session import AnyStream
     from millpond.model.definition import Settle
-    from millpond.pond.stream import Stream
 
 StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="the name of a stream, e.g. grid/meters")]
 
@@ -116,33 +116,12 @@ def _schema(text: str | None, file: Path | None, like: Path | None, raw: bool) -
     return schema_like(like)
 
 
-def description(stream: Stream) -> dict[str, Any]:
+def description(stream: AnyStream) -> dict[str, Any]:
     """What a stream is, as it was created and altered."""
-    from millpond.model.schema_text import schema_text, type_text
+    import msgspec
 
-    definition = stream.definition
-    settle = definition.settle
-    return {
-        "name": definition.name,
-        "id": definition.id,
-        "raw": definition.raw,
-        "schema": schema_text(definition.schema),
-        "columns": [
-            {"name": field.name, "type": type_text(field.type), "nullable": field.nullable}
-            for field in definition.schema
-        ],
-        "keys": list(definition.keys),
-        "event_time": definition.event_time,
-        "streamlets": definition.streamlets,
-        "durability": definition.durability,
-        "settle_every_seconds": settle.every_seconds if settle else None,
-        "settle_bytes": settle.bytes_live if settle else None,
-        "partition_seconds": definition.partition_seconds,
-        "memory_bytes": definition.memory_bytes,
-        "schema_version": definition.schema_version,
-        "generation": definition.generation,
-        "archive": stream.archive.root,
-    }
+    described: dict[str, Any] = msgspec.to_builtins(stream.info())
+    return described
 
 
 def streams(context: typer.Context) -> None:
@@ -160,7 +139,7 @@ def streams(context: typer.Context) -> None:
         session.output.say("no streams yet; millpond create makes one")
 
 
-def _listed(stream: Stream) -> dict[str, Any]:
+def _listed(stream: AnyStream) -> dict[str, Any]:
     status, described = stream.status(), description(stream)
     return {
         "name": described["name"],

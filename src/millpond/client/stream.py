@@ -77,6 +77,12 @@ class RemoteStream:
         """The columns of its records, without `_streamlet`, `_offset` and `_ingest_time`."""
         return self.definition.schema
 
+    def info(self) -> StreamInfo:
+        """What it is, in values that JSON has."""
+        self._check_there()
+        info: StreamInfo = self._connection.ask(ask.Describe(self._name), StreamInfo)
+        return info
+
     def _ingest(self, newer: bool) -> Ingest:
         """What checks records: as it is known, or (newer) as the node has it now."""
         self._check_there()
@@ -289,12 +295,6 @@ class RemoteStream:
         self._check_there()
         status: StreamStatus = self._connection.ask(ask.StreamStatus(self._name), StreamStatus)
         return status
-
-    def info(self) -> StreamInfo:
-        """What the stream is, as values for people and JSON."""
-        self._check_there()
-        info: StreamInfo = self._connection.ask(ask.Describe(self._name), StreamInfo)
-        return info
 
     # Spark.
 

@@ -47,7 +47,7 @@ class PondDesk:
         self._calls: dict[type[ask.Request], Callable[[Caller, Any], Any]] = {
             ask.AboutNode: self._about_node,
             ask.ListStreams: self._list_streams,
-            ask.Describe: lambda caller, request: _info(self._stream(request)),
+            ask.Describe: lambda caller, request: self._stream(request).info(),
             ask.Create: self._create,
             ask.Alter: self._alter,
             ask.Drop: self._drop,
@@ -141,24 +141,23 @@ class PondDesk:
         return Node(metadata.version("millpond"), self._pond.id, port, tls, caller.name, grants)
 
     def _list_streams(self, caller: Caller, request: ask.ListStreams) -> list[StreamInfo]:
-        return [_info(stream) for stream in self._pond.streams() if _sees(caller, stream.name)]
+        return [stream.info() for stream in self._pond.streams() if _sees(caller, stream.name)]
 
     def _create(self, caller: Caller, request: ask.Create) -> StreamInfo:
         settle = request.settle
-        return _info(
-            self._pond.create_stream(
-                request.stream,
-                _schema(request.schema, request.schema_arrow),
-                keys=request.keys,
-                event_time=request.event_time,
-                streamlets=request.streamlets,
-                durability=check_durability(request.durability),
-                settle=None if settle is None else model.Settle(every=settle.every, bytes=settle.bytes),
-                partition=request.partition,
-                memory=request.memory,
-                exist_ok=request.exist_ok,
-            )
+        made = self._pond.create_stream(
+            request.stream,
+            _schema(request.schema, request.schema_arrow),
+            keys=request.keys,
+            event_time=request.event_time,
+            streamlets=request.streamlets,
+            durability=check_durability(request.durability),
+            settle=None if settle is None else model.Settle(every=settle.every, bytes=settle.bytes),
+            partition=request.partition,
+            memory=request.memory,
+            exist_ok=request.exist_ok,
         )
+        return made.info()
 
     def _alter(self, caller: Caller, request: ask.Alter) -> StreamInfo:
         whole = _schema(request.schema, request.schema_arrow)
@@ -170,7 +169,7 @@ class PondDesk:
             added = _schema(request.add, None)
             assert added is not None
             whole = pa.schema([*self._stream(request).schema, *added])
-        return _info(self._pond.alter_stream(request.stream, whole))
+        return self._pond.alter_stream(request.stream, whole).info()
 
     def _drop(self, caller: Caller, request: ask.Drop) -> DropPlan:
         status = self._stream(request).status()
@@ -225,10 +224,6 @@ class PondDesk:
 
 def _sees(caller: Caller, stream: str) -> bool:
     return any(grant.covers(stream) for grant in caller.grants)
-
-
-def _info(stream: Stream) -> StreamInfo:
-    return StreamInfo.of(stream.definition, stream.archive.root)
 
 
 def _snapshot(stream: Stream) -> tuple[model.StreamDefinition, Snapshot, str]:

@@ -25,6 +25,7 @@ from millpond.pond.settling import Settling
 from millpond.query import Halves, QueryReport, ReadMeter, SegmentListing, Snapshot, Start, StreamReader, Where
 from millpond.settings import Settings
 from millpond.telemetry import StreamTelemetry, Telemetry
+from millpond.wire.answers import StreamInfo
 from millpond.wire.served import Door
 from millpond.wire.status import StreamStatus
 
@@ -70,6 +71,10 @@ class Stream:
     def schema(self) -> pa.Schema:
         """The columns of its records, without `_streamlet`, `_offset` and `_ingest_time`."""
         return self.definition.schema
+
+    def info(self) -> StreamInfo:
+        """What it is, in values that JSON has."""
+        return StreamInfo.of(self.definition, self._archive.root)
 
     # Writing.
 

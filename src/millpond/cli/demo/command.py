@@ -41,9 +41,9 @@ def demo(
     session = session_of(context)
     where = session.path if session.named else DEFAULT_DIRECTORY
     _make_way(where)
-    story = Story(Session(where, session.output), rows, threads)
+    story = Story(Session(str(where), session.output), rows, threads)
     began = time.monotonic()
-    with story.session.open(create=True, background=True) as pond:
+    with story.session.open_here(create=True, background=True) as pond:
         (where / MARK).touch()
         story.tell(pond, picture)
     story.numbers["seconds"] = round(time.monotonic() - began, 1)
