@@ -22,6 +22,9 @@ from millpond.wire.ticket import LiveTicket, encode_ticket
 
 # Puts that are kept open for the next append. More only hold threads at both ends.
 _KEPT_MAX = 8
+# gRPC's own pauses between attempts to connect. Its defaults go up to two minutes, in which a node that is back again
+# would still seem to be away; how often to try is for callers to say.
+_RECONNECTING = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2_000)]
 _Key = tuple[str, str, str | None]
 
 
@@ -46,7 +49,11 @@ class FlightLink:
         self._streaming = flight.FlightCallOptions(headers=headers)  # a time-out would be one for the whole stream
         try:
             self._client = flight.FlightClient(
-                location, tls_root_certs=tls_roots, cert_chain=certificate, private_key=key
+                location,
+                tls_root_certs=tls_roots,
+                cert_chain=certificate,
+                private_key=key,
+                generic_options=_RECONNECTING,
             )
         except (pa.ArrowException, ValueError) as error:
             raise InvalidValue(
@@ -120,7 +127,7 @@ class FlightLink:
             for index, (kept, put) in enumerate(self._kept):
                 if kept == key and put.schema is not None and put.schema.equals(schema, check_metadata=True):
                     del self._kept[index]
-                    return put
+                    return put if put.usable else None
         return None
 
     def _keep(self, key: _Key, put: Put) -> None:

@@ -47,6 +47,11 @@ class Put:
         """How many batches were written whose acknowledgement nobody has taken."""
         return self._written - self._taken
 
+    @property
+    def usable(self) -> bool:
+        """Whether nothing is known that would keep it from taking another batch."""
+        return not self._ended and self._failure is None and (self._writer is None or self._hearing.is_alive())
+
     def write(self, batch: pa.RecordBatch, sequence: int | None = None) -> None:
         """Send a batch. Blocks while the node has as much as it takes. All batches have one schema."""
         if self._failure is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import stat
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ def cut_connections(port: int) -> int:
 
 def _cut(number: int, port: int) -> bool:
     try:
+        if not stat.S_ISSOCK(os.fstat(number).st_mode):
+            return False  # a copy of a file would be left open, and keep its lock
         # Of a copy, so that closing it leaves gRPC's own alone.
         with socket.socket(fileno=os.dup(number)) as connection:
             if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.getsockname()[1] != port:
