@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts connections: after so many bytes, at once, or only the answers. Nothing about it is Millpond's."""
+"""A TCP proxy that cuts connections: after so many bytes, at once, or only the answers. It knows nothing of Millpond."""
 
 from __future__ import annotations
 

@@ -45,9 +45,14 @@ class Session:
     access: Access = Access()
 
     @property
+    def served(self) -> bool:
+        """Whether the pond is a URL."""
+        return "://" in self.pond
+
+    @property
     def path(self) -> Path:
         """The pond's directory; `InvalidValue` if it is served elsewhere."""
-        if "://" in self.pond:
+        if self.served:
             raise InvalidValue(
                 f"this command works on a pond's own directory, not on {self.pond}",
                 hint="name the directory with --pond DIR, on the machine that has it",
@@ -57,8 +62,10 @@ class Session:
     def open(self, *, background: bool = False) -> AnyPond:
         """The pond, which is closed by leaving its `with`. Nothing settles behind a command unless `background`: what
         only looks at a pond does not change it."""
-        if "://" not in self.pond:
-            return self.open_here(background=background)
+        return self.connect() if self.served else self.open_here(background=background)
+
+    def connect(self) -> RemotePond:
+        """As `open`, of a pond that is served."""
         from millpond.client.connect import connect
 
         access = self.access

@@ -33,6 +33,10 @@ def tokens_of(session: Session) -> Iterator[Tokens]:
     """The tokens of the session's pond. Of a directory they are read and written without opening the pond."""
     from millpond.pond.tokens import TokenGate
 
+    if session.served:
+        with session.connect() as pond:
+            yield pond.tokens
+        return
     if not (session.path / "pond.json").is_file():
         raise InvalidValue(f"{session.path} is not a pond", hint=f"make one with: millpond init {session.path}")
     yield TokenGate(str(session.path))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from millpond.client.connection import Connection
 from millpond.client.served import StreamForSpark
 from millpond.client.stream import RemoteStream
+from millpond.client.tokens import RemoteTokens
 from millpond.client.watch import Listing, Watch
 from millpond.errors import Forbidden
 from millpond.ingest.producer import Producer
@@ -175,6 +176,11 @@ class RemotePond:
         """The node that serves the pond: its version, its doors, and what the caller may do."""
         node: Node = self._connection.ask(ask.AboutNode(), Node)
         return node
+
+    @property
+    def tokens(self) -> RemoteTokens:
+        """The tokens that the node asks for."""
+        return RemoteTokens(self._connection)
 
     def status(self) -> PondStatus:
         """How the pond does: every stream, the log, and how much was written for what was appended."""
