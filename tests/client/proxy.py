@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts connections: after so many bytes, at once, or only the answers. It knows nothing of Millpond."""
+"""A TCP proxy that cuts connections: after so many bytes, at once, or only the answers. Nothing in it is ours."""
 
 from __future__ import annotations
 
