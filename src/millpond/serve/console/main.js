@@ -2,7 +2,7 @@
 
 import { askForToken, meet, session, showCaller } from "./session.js";
 import { events, Problem } from "./api.js";
-import { setText } from "./dom.js";
+import { button, el, setText } from "./dom.js";
 import { failed, lookNow, online, watch } from "./watch.js";
 import { listenToKeys, showKeys } from "./keys.js";
 import { pause } from "./poll.js";
@@ -49,6 +49,13 @@ function showLink() {
   setText(banner, watch.away === null ? "" : "The server does not answer. Trying again…");
 }
 
+function closedGate() {
+  return el("section", { class: "empty" },
+    el("h1", {}, "This server asks for a token"),
+    el("p", {}, "It says who you are and what you may do."),
+    button("Give a token…", () => askForToken(), { class: "primary" }));
+}
+
 async function start() {
   for (;;) {
     try {
@@ -57,7 +64,7 @@ async function start() {
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (!error.away) {
-        main.replaceChildren(problemCard(error));
+        main.replaceChildren(error.status === 401 ? closedGate() : problemCard(error));
         return;
       }
       failed(error);

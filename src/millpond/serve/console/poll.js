@@ -24,7 +24,8 @@ function visible(signal) {
   });
 }
 
-// Calls `ask` until the signal is aborted. Failures are told to `failed` and do not end it.
+// Calls `ask` until the signal is aborted. Failures are told to `failed` and do not end it, but for one: a caller whom
+// the server does not know is asked for a token first.
 export async function poll(ask, milliseconds, signal, failed) {
   while (!signal.aborted) {
     await visible(signal);
@@ -37,6 +38,7 @@ export async function poll(ask, milliseconds, signal, failed) {
       if (signal.aborted) return;
       if (!(error instanceof Problem)) throw error;
       failed(error);
+      if (error.status === 401) return;
       wait = RETRY_MILLISECONDS;
     }
     await pause(Math.max(wait, (performance.now() - begun) * IDLE_SHARE), signal);

@@ -73,7 +73,7 @@ function columnsSection(info, add) {
   const facts = [
     ["Durability", info.durability],
     ["Streamlets", count(info.streamlets)],
-    ["Settles", info.settle_every_seconds === null ? "when asked" : `every ${duration(info.settle_every_seconds)} or ${bytes(info.settle_bytes)}`],
+    ["Settles", info.settle_every_seconds === null ? "never: records stay live" : `every ${duration(info.settle_every_seconds)} or ${bytes(info.settle_bytes)}`],
     ["Partitions", `of ${duration(info.partition_seconds)}`],
     ["Schema", `version ${info.schema_version}, generation ${info.generation}`],
     ["Archive", el("code", { class: "path" }, info.archive)],
@@ -105,12 +105,17 @@ export async function streamPage(main, signal, name) {
       setText(note, text);
       segments.refresh();
     };
+    const settle = guard(button("Settle…", () => settleStream(name, settled)), "admin", name);
+    if (info.settle_every_seconds === null && !settle.disabled) {
+      settle.disabled = true;
+      settle.title = "It was created without an archive";
+    }
     main.replaceChildren(
       el("div", { class: "bar title" },
         el("h1", {}, el("a", { href: "#/streams", class: "up", "aria-label": "All streams" }, "←"), " ", name),
         el("span", { class: "grow" }),
         el("a", { class: "button", href: queryHref(name) }, "Query"),
-        guard(button("Settle…", () => settleStream(name, settled)), "admin", name),
+        settle,
         guard(button("Drop…", () => dropStream(name, () => { location.hash = "#/streams"; }), { class: "danger" }), "admin", name),
       ),
       note,

@@ -62,11 +62,24 @@ async function look() {
   }
 }
 
+// A server that gives no metrics is not asked again.
+let measured = true;
+
+async function metrics() {
+  if (!measured) return "";
+  try {
+    return await (await request("/metrics")).text();
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    measured = false;
+    return "";
+  }
+}
+
 async function sample(seconds) {
-  const text = await (await request("/metrics")).text();
   watch.samples.push({
     seconds,
-    metrics: parseMetrics(text),
+    metrics: parseMetrics(await metrics()),
     lag: watch.streams.reduce((sum, stream) => sum + (stream.rows_live ?? 0), 0),
     live: watch.streams.reduce((sum, stream) => sum + (stream.bytes_live ?? 0), 0),
   });
