@@ -8,6 +8,7 @@ from collections.abc import Callable
 from benchmarks.append import batches, many_streams, singles
 from benchmarks.memory import memory
 from benchmarks.recovery import recovery
+from benchmarks.rest import rest
 from benchmarks.settle import settle
 from benchmarks.spark_scan import spark_scan
 
@@ -19,6 +20,7 @@ ALL: dict[str, Callable[[], bool]] = {
     "recovery": recovery,
     "memory": memory,
     "spark": spark_scan,
+    "rest": rest,
 }
 
 
