@@ -251,10 +251,16 @@ class Committer:
         return written.places[len(owed) :]
 
     def _measure(self, group: Sequence[Request]) -> None:
+        appends = rows = size = 0
+        for request in group:
+            appends += request.appends
+            size += request.bytes
+            for draft in request.drafts:
+                rows += draft.rows
         telemetry = self._journal.telemetry
-        telemetry.group_appends.observe(sum(request.appends for request in group))
-        telemetry.group_rows.observe(sum(draft.rows for request in group for draft in request.drafts))
-        telemetry.group_bytes.observe(sum(request.bytes for request in group))
+        telemetry.group_appends.observe(appends)
+        telemetry.group_rows.observe(rows)
+        telemetry.group_bytes.observe(size)
 
     def _dirty(self) -> None:
         """There is something that must be written or synced before long."""
