@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 from weakref import WeakSet
@@ -251,7 +251,7 @@ class DoorCounters:
         self._lock = threading.Lock()
         self._requests: dict[tuple[str, str, str, str | int], Requests] = {}
         self._seconds: dict[tuple[str, str], Histogram] = {}
-        self._connections: dict[str, int] = {}
+        self._connections: dict[str, Callable[[], int]] = {}
         self._rejected = Tally()
 
     def request(
@@ -287,15 +287,10 @@ class DoorCounters:
         """A request was turned away: `reason` is an error's code, or what else has a fixed set of words."""
         self._rejected.add(reason)
 
-    def opened(self, door: str) -> None:
-        """A connection."""
+    def watch(self, door: str, connections: Callable[[], int]) -> None:
+        """A door that knows how many connections it has. Asked from any thread; must be quick."""
         with self._lock:
-            self._connections[door] = self._connections.get(door, 0) + 1
-
-    def closed(self, door: str) -> None:
-        """A connection that was `opened`."""
-        with self._lock:
-            self._connections[door] -= 1
+            self._connections[door] = connections
 
     # For who asks.
 
@@ -317,4 +312,5 @@ class DoorCounters:
     def connections(self) -> dict[str, int]:
         """Open ones, by door."""
         with self._lock:
-            return dict(self._connections)
+            watched = dict(self._connections)
+        return {door: connections() for door, connections in watched.items()}

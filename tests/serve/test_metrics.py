@@ -336,7 +336,7 @@ def test_the_doors_are_told_apart(node: Node) -> None:
         node.doors.request("rest", "/v1/streams/{name}/records", "POST", status, 0.001, 100, 40)
     node.doors.request("flight", "DoPut", "", "ok", 0.25, 5_000, 16)
     node.doors.rejected("forbidden")
-    node.doors.opened("rest")
+    node.doors.watch("rest", lambda: 1)
     shown = node.shown()
     route = "/v1/streams/{name}/records"
     assert shown("millpond_rest_requests_total", route=route, method="POST", status="200") == 2

@@ -105,13 +105,12 @@ def test_kinds_of_requests_and_words_are_bounded() -> None:
     assert len(tally.read()) == KINDS_MAX + 1
 
 
-def test_connections_open_and_close() -> None:
-    doors = DoorCounters()
-    for _ in range(3):
-        doors.opened("rest")
-    doors.closed("rest")
-    doors.opened("flight")
-    assert doors.connections() == {"rest": 2, "flight": 1}
+def test_connections_are_counted_when_somebody_asks() -> None:
+    doors, there = DoorCounters(), [1, 2, 3]
+    doors.watch("rest", lambda: len(there))
+    assert doors.connections() == {"rest": 3}
+    there.pop()
+    assert doors.connections() == {"rest": 2}
 
 
 class Someone:

@@ -7,6 +7,7 @@ import threading
 from millpond.flight.limits import Limits
 from millpond.flight.server import FlightServer
 from millpond.flight.sockets import cut_connections
+from millpond.telemetry import DoorCounters
 from millpond.wire.desk import Desk
 from millpond.wire.tls import Tls
 
@@ -24,11 +25,12 @@ class FlightDoor:
         token: str = "",
         tls: Tls | None = None,
         limits: Limits = _DEFAULT,
+        counters: DoorCounters | None = None,
     ) -> None:
         self._host, self._token, self._limits = host, token, limits
         self._scheme = "grpc" if tls is None else "grpc+tls"
         at = f"[{host}]" if ":" in host else host
-        self._server = FlightServer(desk, f"{self._scheme}://{at}:{port}", tls, limits)
+        self._server = FlightServer(desk, f"{self._scheme}://{at}:{port}", tls, limits, counters or DoorCounters())
         self._port: int = self._server.port
         self._closing = threading.Lock()
 

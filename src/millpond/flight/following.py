@@ -20,6 +20,7 @@ from millpond.errors import MillpondError
 from millpond.flight.errors import as_flight_error, failure_of
 from millpond.flight.limits import Limits
 from millpond.flight.messages import Credit, PushNote, decode_note, encode_note
+from millpond.flight.metering import meter_of
 from millpond.wire.desk import Reader
 
 # How long the pushing thread waits for credit before it looks whether its client is still there.
@@ -39,7 +40,7 @@ class Following:
         closing: threading.Event,
     ) -> None:
         self._context, self._source, self._limits, self._closing = context, source, limits, closing
-        self._reader, self._writer = reader, writer
+        self._reader, self._writer, self._meter = reader, writer, meter_of(context)
         self._changed = threading.Condition()
         self._credit = 0
         self._said_all = False
@@ -118,6 +119,7 @@ class Following:
         with self._changed:
             self._credit -= size
         self._writer.write_with_metadata(batch, encode_note(PushNote(self._source.position, size)))
+        self._meter.bytes_out += size
         self._sent = time.monotonic()
 
     def _beat_if_due(self) -> None:

@@ -27,8 +27,10 @@ from millpond.flight.messages import (
     decode_named,
     decode_put,
 )
+from millpond.flight.metering import METER, CallMeters, meter_of, turned_away
 from millpond.flight.putting import Putting
 from millpond.model.offsets import OffsetRange
+from millpond.telemetry import DoorCounters
 from millpond.wire import requests as ask
 from millpond.wire.access import Caller
 from millpond.wire.desk import Batches, Desk
@@ -42,7 +44,7 @@ _CALLER = "caller"
 class FlightServer(flight.FlightServerBase):
     """Serves from its making on. Handlers run in threads of gRPC's."""
 
-    def __init__(self, desk: Desk, location: str, tls: Tls | None, limits: Limits) -> None:
+    def __init__(self, desk: Desk, location: str, tls: Tls | None, limits: Limits, counters: DoorCounters) -> None:
         self._desk, self._limits = desk, limits
         self.closing = threading.Event()
         self._streams = _Places(limits.streams_max, "puts, gets and followers")
@@ -52,7 +54,7 @@ class FlightServer(flight.FlightServerBase):
             tls_certificates=None if tls is None else [(tls.certificate, tls.key)],
             verify_client=tls is not None and tls.client_roots is not None,
             root_certificates=None if tls is None else tls.client_roots,
-            middleware={_CALLER: _CallerCheck(desk)},
+            middleware={METER: CallMeters(counters), _CALLER: _CallerCheck(desk, counters)},
         )
 
     # Batches in, batches out.
@@ -202,6 +204,7 @@ class _Served(Iterator[pa.RecordBatch]):
         release: Callable[[], None],
     ) -> None:
         self._batches, self._context, self._closing = batches, context, closing
+        self._meter = meter_of(context)
         self._release: Callable[[], None] | None = release
 
     def __next__(self) -> pa.RecordBatch:
@@ -210,7 +213,9 @@ class _Served(Iterator[pa.RecordBatch]):
                 raise PondClosed("the pond was closed while this was read", hint="open it and query again")
             if self._context.is_cancelled():
                 raise StopIteration
-            return next(self._batches)
+            batch = next(self._batches)
+            self._meter.bytes_out += batch.nbytes
+            return batch
         except StopIteration:
             self._end()
             raise
@@ -238,14 +243,15 @@ class _Known(flight.ServerMiddleware):
 class _CallerCheck(flight.ServerMiddlewareFactory):
     """Finds out who calls, before any handler is."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, counters: DoorCounters) -> None:
+        self._desk, self._counters = desk, counters
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> _Known:
         shown = next((values for name, values in headers.items() if name.lower() == "authorization"), [""])[0]
         try:
             return _Known(self._desk.authenticate(shown[len(_PREFIX) :] if shown.startswith(_PREFIX) else None))
         except Unauthenticated as error:
+            turned_away(self._counters, info, error)
             raise as_flight_error(error) from None
 
 

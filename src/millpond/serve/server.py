@@ -80,12 +80,13 @@ class PondServer:
         with _bound(self._settings.host, self._settings.port) as listener:
             config = self._config(tls)
             self._server = _Uvicorn(config, self._settings.request_seconds)
+            self._counters.watch("rest", self._connections)
             rest = RestDoor(
                 self._state,
                 self._settings,
                 self._counters,
                 self._render_metrics if self._settings.metrics else None,
-                connections=lambda: 0 if self._server is None else len(self._server.server_state.connections),
+                connections=self._connections,
             )
             config.app = rest
             config.load()
@@ -118,6 +119,9 @@ class PondServer:
             ssl_cert_reqs=ssl.CERT_REQUIRED if settings.tls_client_roots else ssl.CERT_NONE,
         )
         return config
+
+    def _connections(self) -> int:
+        return 0 if self._server is None else len(self._server.server_state.connections)
 
     # In the loop.
 
@@ -168,7 +172,8 @@ class PondServer:
         rates = RateLimiter(self._settings.requests_per_second, self._settings.requests_burst)
         desk = PondDesk(pond, gate, rates.check)
         if self._settings.flight:
-            door = self._door = FlightDoor(desk, self._settings.host, self._settings.flight_port, tls=tls)
+            where = (self._settings.host, self._settings.flight_port)
+            door = self._door = FlightDoor(desk, *where, tls=tls, counters=self._counters)
             desk.flight = (door.port, tls is not None)
         self._metrics = MetricsPage(pond, self._counters)
         # What is there now stays: the collector need not look at it again and again while requests come and go.
