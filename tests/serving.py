@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,3 +138,11 @@ def _read_lines(pipe: Any, put: Any) -> None:
 
 def _text(line: bytes) -> str:
     return line.decode(errors="replace").rstrip("\n")
+
+
+def wait_until(true: Callable[[], Any], what: str, seconds: float = START_SECONDS) -> None:
+    """Look again and again, because the other process says nothing of its own accord."""
+    limit = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < limit, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
