@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +18,9 @@ from millpond.query import Start, Where
 from millpond.wire.desk import Batches
 from millpond.wire.requests import Call, Fetch, Place
 
-T = TypeVar("T")
+
+class Closable(Protocol):
+    def close(self) -> None: ...
 
 
 class Connection:
@@ -27,6 +30,8 @@ class Connection:
         self._link, self.shown, self.location = link, shown, location
         self._token, self.tls = token, tls
         self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._ending: weakref.WeakSet[Closable] = weakref.WeakSet()
 
     @property
     def token(self) -> str:
@@ -61,9 +66,18 @@ class Connection:
     def closed(self) -> bool:
         return self._closed.is_set()
 
+    def ends(self, what: Closable) -> None:
+        """`what` is closed with the connection, if it is still there then."""
+        with self._lock:
+            self._ending.add(what)
+
     def close(self) -> None:
         if not self._closed.is_set():
             self._closed.set()
+            with self._lock:
+                ending = list(self._ending)
+            for what in ending:
+                what.close()
             self._link.close()
 
 

@@ -45,6 +45,7 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         while not self._reader.position and not self._reader.closed and self._held is None:
             self._held = self._reader.poll()
         self._position = dict(self._reader.position)
+        connection.ends(self)
 
     @property
     def position(self) -> dict[int, int]:

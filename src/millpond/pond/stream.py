@@ -159,8 +159,10 @@ class Stream:
         producer's, for records that failed. `name`: of one producer at a time; one is made up if none is given.
         """
 
+        chosen = None if durability is None else check_durability(durability)
+
         def append(batch: pa.RecordBatch, sequence: int) -> Ack:
-            return self.append(batch, producer=called, sequence=sequence, durability=durability)
+            return self.append(batch, producer=called, sequence=sequence, durability=chosen)
 
         called, first = name_and_start(name, self._clock.now_micros())
         batching = Batching.of(batch_bytes, linger, max_in_flight, buffer, wait, give_up)
