@@ -172,7 +172,7 @@ def test_flush_waits_no_longer_than_asked(stream: millpond.Stream) -> None:
     busy, gate = threading.Event(), threading.Event()
     with stream.producer(linger="1ms") as producer:
         # Who is told of an acknowledgement, and takes his time, holds up those behind it.
-        producer.append(rows(0, 1)).add_done_callback(lambda future: (busy.set(), gate.wait(30)))  # type: ignore[func-returns-value]
+        producer.append(rows(0, 1)).add_done_callback(lambda future: (busy.set(), gate.wait(30)))
         assert busy.wait(30)
         producer.append(rows(1, 2))
         with pytest.raises(Unavailable, match="records are not acknowledged yet"):

@@ -107,7 +107,11 @@ def flight_location(address: Address, token: str | None, trust: Trust, timeout_s
     """Where the Flight door is, asked over HTTP if need be."""
     if address.scheme.startswith("grpc"):
         return address.flight(address.port, address.scheme == "grpc+tls")
-    node = ask_node(address, token, trust, timeout_seconds)
+    return location_of(address, ask_node(address, token, trust, timeout_seconds))
+
+
+def location_of(address: Address, node: Node) -> str:
+    """The Flight door that a node tells of."""
     if node.flight_port is None:
         raise Unavailable(f"{address.shown} has no Flight door", hint="start it without --no-flight")
     if address.scheme == "https" and not node.flight_tls and not address.is_loopback:
