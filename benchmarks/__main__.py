@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from benchmarks.append import batches, many_streams, singles
+from benchmarks.flight import flight
 from benchmarks.memory import memory
 from benchmarks.recovery import recovery
 from benchmarks.rest import rest
@@ -21,6 +22,7 @@ ALL: dict[str, Callable[[], bool]] = {
     "memory": memory,
     "spark": spark_scan,
     "rest": rest,
+    "flight": flight,
 }
 
 

@@ -96,6 +96,12 @@ class FlightLink:
             if not ended:
                 reader.cancel()
 
+    def flight_info(self, stream: str) -> flight.FlightInfo:
+        """A stream's schema and size, and a ticket per streamlet for all that is there of it now."""
+        self._refuse_closed()
+        with raised_as_ours(self._location):
+            return self._client.get_flight_info(flight.FlightDescriptor.for_path(stream), self._asking)
+
     def append(self, request: Append, batch: pa.RecordBatch) -> Ack:
         """Append one batch, and wait for its acknowledgement. An `Unavailable` leaves open whether it was kept: with a
         producer and a sequence it may be sent again."""

@@ -69,7 +69,8 @@ class FlightServer(flight.FlightServerBase):
         with told_to_caller(), self._streams.taken():
             self._refuse_closing()
             request = decode_put(descriptor, self._limits.request_bytes_max)
-            Putting(self._desk, _caller(context), request, reader, writer, self._limits).run()
+            caller = _caller(context)
+            Putting(self._desk, caller, request, context, reader, writer, self._limits, self.closing).run()
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with told_to_caller():

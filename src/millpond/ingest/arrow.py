@@ -43,8 +43,9 @@ def to_batch(
 ) -> pa.RecordBatch:
     """`data` as one batch of `schema`; `InvalidRecord` or `TooLarge` if it is not one."""
     check_rows(data.num_rows)
-    if isinstance(data, pa.RecordBatch) and _fits_as_it_is(schema, data, bytes_max):
-        return pa.RecordBatch.from_arrays(data.columns, schema=schema)
+    fitting = _as_it_is(schema, data, bytes_max)
+    if fitting is not None:
+        return fitting
     _check_names(schema, data.schema.names, place)
     arrays, size = [], 0
     for field in schema:
@@ -62,23 +63,29 @@ def to_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _fits_as_it_is(schema: pa.Schema, data: pa.RecordBatch, bytes_max: int) -> bool:
-    """Whether a batch that has the stream's very schema fits it, found out in few steps: most appends are like that.
-    No only means that a closer look is needed."""
+def _as_it_is(schema: pa.Schema, data: pa.RecordBatch | pa.Table, bytes_max: int) -> pa.RecordBatch | None:
+    """What has the stream's very schema, and fits it, found out in few steps: most appends are like that. None only
+    means that a closer look is needed."""
     if not data.schema.equals(schema) or not all(map(_same_field, data.schema, schema)):
-        return False
+        return None
     leaves, checked = _shape(schema)
     # Columns may share buffers, which count once here and are written as often as they are used.
     if data.get_total_buffer_size() * leaves > bytes_max:
-        return False
+        return None
     try:
         data.validate(full=True)
+        # Only what is valid is copied together.
+        batches = data.combine_chunks().to_batches() if isinstance(data, pa.Table) else [data]
+        if len(batches) != 1:
+            return None
         for index in checked:
             field = schema.field(index)
-            _check_values(data.column(index), field.type, field.nullable)
+            _check_values(batches[0].column(index), field.type, field.nullable)
     except (_Misfit, pa.ArrowException):
-        return False
-    return True
+        return None
+    if batches[0].schema.equals(schema, check_metadata=True):
+        return batches[0]
+    return pa.RecordBatch.from_arrays(batches[0].columns, schema=schema)
 
 
 def _same_field(one: pa.Field, other: pa.Field) -> bool:

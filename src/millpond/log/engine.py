@@ -144,6 +144,27 @@ class LogEngine(Protocol):
         `schema_version` is that of the parts; None means the newest."""
         ...
 
+    def submit(
+        self,
+        stream_id: int,
+        parts: Sequence[Part],
+        told: Told,
+        *,
+        ingest_micros: int,
+        durability: Durability,
+        producer: str = "",
+        sequence: int = 0,
+        schema_version: int | None = None,
+        after: object = None,
+    ) -> object:
+        """As `append`, without waiting for it: `told` is called when all parts are as durable as asked, or with what
+        went wrong. Blocks as long as there is no room; what is raised here is not told. Submits of one thread to one
+        stream at one durability are appended in their order.
+
+        `after` is what an earlier submit returned: if that one fails, so does this one, with the same error and
+        without a trace. Whoever has many under way never finds a hole among them that way."""
+        ...
+
     def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
         """The way for single records: the engine encodes them, in whatever thread it chooses and many at a time. What
         `encode` gives or raises for a record is raised from its append."""

@@ -40,6 +40,7 @@ class LiveStream:
         self._opened_rows = self._opened_bytes = 0
         self.dropped = False
         self._lock = lock
+        self._stored = (definition, stored_schema(definition.schema))
 
     def opened(self) -> None:
         """It is as it was found: what comes from now on is counted."""
@@ -100,23 +101,33 @@ class LiveStream:
     ) -> Iterator[pa.RecordBatch]:
         """Records of a range, filtered and cut to columns segment by segment; see `LogEngine.read`."""
         definition = self.definition
-        schema = stored_schema(definition.schema)
-        names = list(schema.names if columns is None else columns)
+        schema = self._stored_schema(definition)
+        every = schema.names
+        names = every if columns is None else list(columns)
         chosen = Filter(predicate, schema, loose=loose) if predicate is not None else None
         with self._lock:
             held = self.streamlets[streamlet].held(offsets)
         if held is None:
             raise self._gone(streamlet, offsets)
         bare = not any(name in SYSTEM_COLUMNS for name in (*names, *(chosen.columns if chosen else ())))
+        user = every[: len(definition.schema)]
         for segment in held:
             if predicate is not None and not segment.may_match(predicate, schema):
                 continue
             for chunk in segment.chunks(offsets, definition, self.codec):
-                batch = chunk.batch if bare else with_system(chunk, streamlet)
+                batch = chunk.batch if bare else with_system(chunk, streamlet, schema)
                 if chosen is not None:
                     batch = chosen.apply(batch)
                 if batch.num_rows:
-                    yield batch.select(names)
+                    yield batch if names == (user if bare else every) else batch.select(names)
+
+    def _stored_schema(self, definition: StreamDefinition) -> pa.Schema:
+        """Made once per definition: it costs as much as reading a few rows."""
+        known, schema = self._stored
+        if known is not definition:
+            schema = stored_schema(definition.schema)
+            self._stored = (definition, schema)
+        return schema
 
     def _gone(self, streamlet: int, offsets: OffsetRange) -> OffsetGone:
         held = self.streamlets[streamlet]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.log.keyindex import KeyIndex, Rows
@@ -18,12 +19,14 @@ from millpond.log.piece import Chunk, Micros, upgrade
 from millpond.model.definition import StreamDefinition
 from millpond.model.hashing import hash_column
 from millpond.model.offsets import OffsetRange
-from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET, SYSTEM_FIELDS, TIMESTAMP
+from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET, TIMESTAMP, stored_schema
 from millpond.model.stats import ColumnRange, as_python
 
 # Packed rows are freed by other threads than packed them. Arrow's default pool is quicker but keeps such memory for
 # itself; the system's allocator gives it back.
 LONG_LIVED = pa.system_memory_pool()
+
+_STREAMLET, _OFFSET = pa.int32(), pa.int64()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +100,15 @@ class Sealed:
         return rows + self.starts.nbytes + self.times.nbytes + index
 
 
-def with_system(chunk: Chunk, streamlet: int) -> pa.RecordBatch:
-    """A chunk with its system columns, which are derived, not kept."""
+def _column(kind: pa.DataType, numbers: npt.NDArray[np.int32] | Micros) -> pa.Array:
+    """Numbers as a column, as they lie in memory. Few steps: whoever follows a stream pays them for every batch."""
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def with_system(chunk: Chunk, streamlet: int, stored: pa.Schema | None = None) -> pa.RecordBatch:
+    """A chunk with its system columns, which are derived, not kept. `stored`: the schema with them, if it is known."""
     offsets = np.arange(chunk.base, chunk.base + chunk.batch.num_rows, dtype=np.int64)
-    return add_system(chunk.batch, streamlet, offsets, chunk.ingest)
+    return add_system(chunk.batch, streamlet, offsets, chunk.ingest, stored)
 
 
 def system_ranges(streamlet: int, offsets: OffsetRange, times: Micros) -> dict[str, ColumnRange]:
@@ -113,12 +121,13 @@ def system_ranges(streamlet: int, offsets: OffsetRange, times: Micros) -> dict[s
     }
 
 
-def add_system(batch: pa.RecordBatch, streamlet: int, offsets: Micros, ingest: Micros) -> pa.RecordBatch:
+def add_system(
+    batch: pa.RecordBatch, streamlet: int, offsets: Micros, ingest: Micros, stored: pa.Schema | None = None
+) -> pa.RecordBatch:
     """`batch` with its rows' streamlet, offsets and ingest times."""
     columns = [
-        pa.array(np.full(batch.num_rows, streamlet, np.int32)),
-        pa.array(offsets),
-        pa.array(ingest).view(TIMESTAMP),
+        _column(_STREAMLET, np.full(batch.num_rows, streamlet, np.int32)),
+        _column(_OFFSET, offsets),
+        _column(TIMESTAMP, ingest),
     ]
-    schema = pa.schema([*batch.schema, *SYSTEM_FIELDS])
-    return pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=schema)
+    return pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=stored or stored_schema(batch.schema))

@@ -10,7 +10,7 @@ changes (the list of an active segment only grows), so a reader takes it once an
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -100,8 +100,10 @@ class Segment:
         """The rows of this segment that lie in `offsets`, as Arrow in the newest schema."""
         contents = self.contents
         if isinstance(contents, list):
-            wanted = [p for p in contents if p.base < offsets.stop and p.end > offsets.start]
-            chunks = load(wanted, definition, codecs)
+            # Whoever follows a stream wants the last of many.
+            first = bisect_right(contents, offsets.start, key=_end)
+            last = bisect_left(contents, offsets.stop, first, key=_base)
+            chunks = load(contents[first:last], definition, codecs)
         else:
             chunks = contents.chunks(definition)
         for chunk in chunks:
@@ -150,6 +152,14 @@ class Known(NamedTuple):
 
     ranges: Mapping[str, ColumnRange]
     stats: Stats | None
+
+
+def _base(piece: Piece) -> int:
+    return piece.base
+
+
+def _end(piece: Piece) -> int:
+    return piece.end
 
 
 def _time_range(ingest: int | Micros) -> tuple[int, int]:

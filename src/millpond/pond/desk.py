@@ -133,6 +133,19 @@ class PondDesk:
         self._admit(caller, request)
         return self._stream(request)
 
+    def submit_batch(
+        self, caller: Caller, request: ask.Append, batch: pa.RecordBatch | pa.Table, told: Told, after: object = None
+    ) -> object:
+        self._admit(caller, request)
+        return self._stream(request).submit_batch(
+            batch,
+            told,
+            producer=request.producer,
+            sequence=request.sequence,
+            durability=None if request.durability is None else check_durability(request.durability),
+            after=after,
+        )
+
     # Calls.
 
     def _about_node(self, caller: Caller, request: ask.AboutNode) -> Node:

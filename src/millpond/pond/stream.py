@@ -17,7 +17,7 @@ from millpond.errors import Backpressure, InvalidValue, MillpondError, StreamNot
 from millpond.ingest import Ingest, NotPlain
 from millpond.ingest.batching import Batching, OnError
 from millpond.ingest.producer import Producer, name_and_start
-from millpond.log.engine import Ack, LogEngine, Told
+from millpond.log.engine import Ack, LogEngine, Part, Told
 from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.model.units import Duration, Size
 from millpond.pond.direct_way import DirectWay
@@ -100,6 +100,30 @@ class Stream:
                 return self._append_row(rows, self._durability)
             except NotPlain:
                 pass  # it takes code that is not ours to read it: not in a thread that others wait for
+        parts, options = self._prepare(rows, producer, sequence, durability)
+        return self._log.append(self.definition.id, parts, **options)
+
+    def submit_batch(
+        self,
+        rows: pa.RecordBatch | pa.Table,
+        told: Told,
+        *,
+        producer: str = "",
+        sequence: int | None = None,
+        durability: Durability | None = None,
+        after: object = None,
+    ) -> object:
+        """As `append`, without waiting for the commit: see `LogEngine.submit`."""
+        try:
+            parts, options = self._prepare(rows, producer, sequence, durability)
+            return self._log.submit(self.definition.id, parts, told, after=after, **options)
+        except MillpondError as error:
+            self._refused.error(error)
+            raise
+
+    def _prepare(
+        self, rows: Any, producer: str, sequence: int | None, durability: Durability | None
+    ) -> tuple[list[Part], dict[str, Any]]:
         definition = self.definition
         chosen = definition.durability if durability is None else check_durability(durability)
         if (sequence is None) != (not producer):
@@ -108,18 +132,13 @@ class Stream:
             )
         ingest = self._ingest
         now = self._clock.now_micros()
-        parts = ingest.prepare(rows, now)
-        if not parts:
-            return Ack({}, chosen)
-        return self._log.append(
-            definition.id,
-            parts,
-            ingest_micros=now,
-            durability=chosen,
-            producer=producer,
-            sequence=sequence or 0,
-            schema_version=ingest.definition.schema_version,
-        )
+        return ingest.prepare(rows, now), {
+            "ingest_micros": now,
+            "durability": chosen,
+            "producer": producer,
+            "sequence": sequence or 0,
+            "schema_version": ingest.definition.schema_version,
+        }
 
     def submit_json(self, text: bytes, told: Told) -> None:
         """Append one record given as a JSON object, at the stream's durability, without waiting: `told` is called when

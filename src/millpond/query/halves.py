@@ -6,7 +6,8 @@ and the log lets go of them; they are in the newest objects then, under the same
 log for as long as the log has it, and from newer objects where it no longer has.
 
 Invariant: `read_range` gives every kept record of the range exactly once, in the order of offsets, whatever settles
-meanwhile, or raises `OffsetGone`. It goes on at the offset after the last one it gave out, never by counting rows.
+meanwhile, or raises `OffsetGone`. It goes on at the offset after the last one it gave out. Rows are counted only where
+the log gives all of a range, whose offsets have no gaps (I2).
 """
 
 from __future__ import annotations
@@ -56,10 +57,12 @@ class Halves:
         columns: Sequence[str],
         predicate: Predicate | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The records of a range that match a ready predicate, in order; `columns` and `_offset` are in them."""
+        """The records of a range that match a ready predicate, in order; `columns` are in them, and may be others."""
         if is_never(predicate):
             return
-        reading = [*columns, *(() if OFFSET in columns else (OFFSET,))]
+        # Offsets are derived for those who want them: whole segments without them leave as they are.
+        reading = [*columns, *(() if OFFSET in columns or predicate is None else (OFFSET,))]
+        counted = OFFSET not in reading
         at = offsets.start
         while at < offsets.stop:
             self.check_generation(generation)
@@ -68,7 +71,7 @@ class Halves:
                 if batch is None:
                     held = False
                 else:
-                    at = batch.column(OFFSET)[-1].as_py() + 1
+                    at = at + batch.num_rows if counted else batch.column(OFFSET)[-1].as_py() + 1
                     yield batch
             if held:
                 return

@@ -1,14 +1,15 @@
 """Reading a stream from a place on: settled records first, then live ones, then, if asked, whatever arrives.
 
 Every streamlet is given in the order of its offsets, without a gap and without a record twice, whatever settles
-meanwhile. Between streamlets there is no order. Each round takes one snapshot and reads up to its heads, so that a
-read without `follow` ends although writers go on, and one with `follow` never favours a busy streamlet for long.
+meanwhile. Between streamlets there is no order. The first round takes a snapshot and reads up to its heads, so that a
+read without `follow` ends although writers go on; each further one takes the heads alone, which is quick, and never
+favours a busy streamlet for long.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 
 import pyarrow as pa
@@ -142,23 +143,25 @@ class StreamReader(Iterator[pa.RecordBatch]):
     def _read_rounds(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch | None]:
         """Batches; None when there was nothing new for a moment."""
         try:
+            yield from self._read_settled(snapshot)
+            heads: Mapping[int, int] = snapshot.heads
             while not self._closed.is_set() and self._left != 0:
-                yield from self._read_to(snapshot)
+                yield from self._read_live(heads)
                 if not self._follow or self._left == 0:
                     return
                 while not self._closed.is_set():
                     if self._halves.log.wait(self._stream_id, self._position, _LOOK_SECONDS):
                         break
                     yield None
-                snapshot = self._halves.snapshot()
                 self._halves.check_generation(self._generation)
+                heads = self._halves.log.heads(self._stream_id)
         except PondClosed:
             if not self._follow:
                 raise
         finally:
             self._closed.set()
 
-    def _read_to(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+    def _read_settled(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
         names = self._reading
         settled = {} if is_never(self._predicate) else ranges_between(self._position, snapshot.boundary)
         for streamlet, batch in read_in_order(snapshot.settled, settled, names, self._predicate):
@@ -167,7 +170,11 @@ class StreamReader(Iterator[pa.RecordBatch]):
                 return
         for streamlet, offset in snapshot.boundary.items():
             self._position[streamlet] = max(self._position.get(streamlet, 0), offset)
-        for streamlet, offsets in ranges_between(self._position, snapshot.heads).items():
+
+    def _read_live(self, heads: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
+        """What was live when the heads were taken, also if it has settled since."""
+        names = self._reading if OFFSET in self._reading else [*self._reading, OFFSET]
+        for streamlet, offsets in ranges_between(self._position, heads).items():
             for batch in self._halves.read_range(self._generation, streamlet, offsets, names, self._predicate):
                 yield from self._hand_out(streamlet, batch)
                 if self._left == 0:

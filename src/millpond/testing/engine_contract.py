@@ -11,6 +11,7 @@ protocol leaves to the engine, such as when memory is given back.
 from __future__ import annotations
 
 import itertools
+import queue
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -42,6 +43,7 @@ from millpond.testing.engine_records import (
     in_threads,
     row_of,
     rows_of,
+    submit,
 )
 from millpond.testing.row_contract import RowAppenderContract
 
@@ -154,6 +156,51 @@ class LogEngineContract(RowAppenderContract):
 
         in_threads(3, lambda number: produce() if number == 0 else watch(number))
         assert engine.heads(STREAM.id) == dict.fromkeys(range(STREAMLETS), 120)
+
+    @pytest.mark.parametrize("durability", DURABILITIES)
+    def test_submits_are_told_of_and_appended_in_their_order(self, engine: LogEngine, durability: Durability) -> None:
+        told: queue.SimpleQueue[tuple[Ack | None, BaseException | None]] = queue.SimpleQueue()
+        last: object = None
+        for n in range(50):
+            parts = [arrow_part(1, range(2 * n, 2 * n + 2))] if n % 10 else []
+            last = submit(engine, *parts, told=lambda *each: told.put(each), durability=durability, after=last)
+        answers = [told.get(timeout=DEADLINE_SECONDS) for _ in range(50)]
+        assert [error for _, error in answers] == [None] * 50
+        assert {answer.durability for answer, _ in answers if answer is not None} == {durability}
+        given = [answer.ranges[1] for answer, _ in answers if answer is not None and answer.ranges]
+        assert sorted(given, key=lambda offsets: offsets.start) == [OffsetRange(n, n + 2) for n in range(0, 90, 2)]
+        kept = [n for n in range(100) if n // 2 % 10]
+        assert ids_of(engine, 1) == kept
+
+    def test_what_is_submitted_after_a_failure_fails_as_well(self, engine: LogEngine) -> None:
+        """Or has been told of as a retry, by an engine that remembers all."""
+        for sequence in range(100):
+            append(engine, arrow_part(0, range(1)), producer="p", sequence=sequence)
+        told: queue.SimpleQueue[tuple[Ack | None, BaseException | None]] = queue.SimpleQueue()
+
+        def tell(answer: Ack | None, error: BaseException | None) -> None:
+            told.put((answer, error))
+
+        first = submit(engine, arrow_part(0, range(1)), told=tell, producer="p", sequence=0)
+        empty = submit(engine, told=lambda *_: None, after=first)
+        submit(engine, arrow_part(1, range(1)), told=tell, after=empty)
+        answers = [told.get(timeout=DEADLINE_SECONDS) for _ in range(2)]
+        if answers[0][1] is None:
+            assert answers[0][0] is not None
+            assert answers[0][0].duplicate
+            assert engine.heads(STREAM.id)[1] == 1
+        else:
+            assert [type(error) for _, error in answers] == [StaleSequence, StaleSequence]
+            assert engine.heads(STREAM.id)[1] == 0
+
+    def test_nothing_is_submitted_to_a_closed_log(self, tmp_path: Path) -> None:
+        engine = self.open_engine(tmp_path / "closed")
+        engine.add_stream(STREAM)
+        engine.close()
+        told: list[object] = []
+        with pytest.raises(PondClosed):
+            submit(engine, arrow_part(0, range(1)), told=lambda *each: told.append(each))
+        assert told == []
 
     def test_streams_that_are_not_there_are_named(self, engine: LogEngine) -> None:
         with pytest.raises(StreamNotFound):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.log.engine import Ack, LogEngine, Part
+from millpond.log.engine import Ack, LogEngine, Part, Told
 from millpond.model.definition import Durability, StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.model.rows import codec_of
@@ -55,6 +55,28 @@ def append(
     """An append at a fixed time."""
     return engine.append(
         stream.id, parts, ingest_micros=INGEST, durability=durability, producer=producer, sequence=sequence
+    )
+
+
+def submit(
+    engine: LogEngine,
+    *parts: Part,
+    told: Told,
+    durability: Durability = "disk",
+    producer: str = "",
+    sequence: int = 0,
+    after: object = None,
+) -> object:
+    """An append at a fixed time that nobody waits for."""
+    return engine.submit(
+        STREAM.id,
+        parts,
+        told,
+        ingest_micros=INGEST,
+        durability=durability,
+        producer=producer,
+        sequence=sequence,
+        after=after,
     )
 
 

@@ -106,6 +106,32 @@ class SimpleLog:
             self._grown.notify_all()
             return appended
 
+    def submit(
+        self,
+        stream_id: int,
+        parts: Sequence[Part],
+        told: Told,
+        *,
+        ingest_micros: int,
+        durability: Durability,
+        producer: str = "",
+        sequence: int = 0,
+        schema_version: int | None = None,
+        after: object = None,
+    ) -> object:
+        # It never fails after it was taken, so there is nothing to come after.
+        answer = self.append(
+            stream_id,
+            parts,
+            ingest_micros=ingest_micros,
+            durability=durability,
+            producer=producer,
+            sequence=sequence,
+            schema_version=schema_version,
+        )
+        told(answer, None)
+        return answer
+
     def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
         return _SimpleRows(self, stream_id, encode, schema_version)
 

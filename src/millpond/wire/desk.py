@@ -91,3 +91,9 @@ class Desk(Protocol):
     def intake(self, caller: Caller, request: Append) -> Intake:
         """Where single records of a stream are put without waiting, at the stream's durability. Quick."""
         ...
+
+    def submit_batch(
+        self, caller: Caller, request: Append, batch: pa.RecordBatch | pa.Table, told: Told, after: object = None
+    ) -> object:
+        """Append a batch without waiting until it is safe: see `LogEngine.submit`, also for `after`."""
+        ...

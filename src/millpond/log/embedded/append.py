@@ -73,7 +73,7 @@ def check_bytes(size: int, bytes_max: int) -> None:
         )
 
 
-class _Submitted(Append):
+class Submitted(Append):
     """An append that nobody waits for: whoever submitted it is told."""
 
     def __init__(self, durability: Durability, stream: LiveStream, told: Told) -> None:
@@ -141,7 +141,7 @@ class SingleRows:
         return append.answer
 
     def submit(self, row: Any, durability: Durability, told: Told) -> None:
-        append = _Submitted(durability, self._stream, told)
+        append = Submitted(durability, self._stream, told)
         append.row, append.maker = row, self
         if self._keeper.tight:
             self._wait(self._stream, 0)

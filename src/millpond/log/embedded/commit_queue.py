@@ -43,6 +43,7 @@ class Request:
     result: Any = None
     drafts: Sequence[Draft] = ()
     bases: Sequence[int] = ()
+    after: Request | None = None  # one that must not fail if this is to be committed
     retries: list[Any] | None = None  # the same append again, in the same group
     answer: Ack | None = None
     error: BaseException | None = None

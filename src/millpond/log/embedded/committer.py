@@ -174,10 +174,15 @@ class Committer:
         return made
 
     def _sort_out(self, group: list[Request]) -> list[Request]:
-        """Answer retries; what is left is new. A retry of an append in this very group waits for it."""
+        """Answer retries, and fail what comes after a failure; what is left is new, and succeeds or fails together with
+        the rest of its durability. A retry of an append in this very group waits for it."""
         fresh: list[Request] = []
         first: dict[tuple[Any, str, int], Request] = {}
         for request in group:
+            earlier, request.after = request.after, None
+            if earlier is not None and earlier.error is not None:
+                self._fail([request], earlier.error)
+                continue
             if request.producer:
                 key = (request.drafts[0].stream, request.producer, request.sequence)
                 try:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
 from millpond.errors import InvalidValue, MemoryFull, PondClosed, StreamNotFound
-from millpond.log.embedded.append import Append, SingleRows, check_bytes, draft_parts
+from millpond.log.embedded.append import Append, SingleRows, Submitted, check_bytes, draft_parts
 from millpond.log.embedded.cleaning import JournalCleaner
 from millpond.log.embedded.committer import Committer
 from millpond.log.embedded.frame import PRODUCER_BYTES_MAX
@@ -30,7 +30,7 @@ from millpond.log.embedded.recovery import (
     restore_stream,
 )
 from millpond.log.embedded.verify import verify_journal, verify_streams
-from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo, StreamFigures
+from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo, StreamFigures, Told
 from millpond.log.keeper import Keeper, release_unused
 from millpond.log.live import LiveStream
 from millpond.log.producers import Producers
@@ -187,7 +187,50 @@ class EmbeddedLog:
         if not parts:
             return Ack({}, durability)
         append = Append(check_durability(durability), stream)
-        name = b""
+        self._make_ready(append, parts, ingest_micros, producer, sequence, schema_version)
+        self._committer.queue.put(append)
+        if append.error is not None:
+            raise append.error
+        assert append.answer is not None
+        return append.answer
+
+    def submit(
+        self,
+        stream_id: int,
+        parts: Sequence[Part],
+        told: Told,
+        *,
+        ingest_micros: int,
+        durability: Durability,
+        producer: str = "",
+        sequence: int = 0,
+        schema_version: int | None = None,
+        after: object = None,
+    ) -> object:
+        stream = self._stream(stream_id)
+        append = Submitted(check_durability(durability), stream, told)
+        if not parts:
+            append.answer = Ack({}, durability)
+            append.finish()
+            return append if after is None else after  # what comes next still comes after that
+        self._make_ready(append, parts, ingest_micros, producer, sequence, schema_version)
+        if after is not None:
+            assert isinstance(after, Submitted)
+            append.after = after
+        self._committer.queue.submit(append)
+        return append
+
+    def _make_ready(
+        self,
+        append: Append,
+        parts: Sequence[Part],
+        ingest_micros: int,
+        producer: str,
+        sequence: int,
+        schema_version: int | None,
+    ) -> None:
+        """Everything up to the queue: checked, serialised, and with room for it."""
+        stream, name = append.stream, b""
         if producer or sequence:
             name, append.sequence = _checked(producer, sequence)
             append.producer = producer
@@ -196,11 +239,6 @@ class EmbeddedLog:
         check_bytes(append.bytes, self._settings.append_bytes_max)
         if self._keeper.tight:
             self._wait_for_memory(stream)
-        self._committer.queue.put(append)
-        if append.error is not None:
-            raise append.error
-        assert append.answer is not None
-        return append.answer
 
     def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
         return SingleRows(
