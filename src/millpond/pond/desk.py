@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from millpond.errors import InvalidInput, InvalidSchema, InvalidValue, MillpondError, StreamNotFound
-from millpond.log.engine import Ack
+from millpond.log.engine import Ack, Told
 from millpond.model import definition as model
 from millpond.model import predicate as predicates
 from millpond.model.definition import check_durability
