@@ -36,7 +36,9 @@ class Settings:
     memory_wait_seconds: float = _setting(
         5.0, "How long an append waits for memory before it is refused.", high=_WAIT_SECONDS_MAX
     )
-    producers_max: int = _setting(1_000, "Producers remembered per stream; the longest idle is forgotten first.", low=1)
+    producers_max: int = _setting(
+        10_000, "Producers and idempotency keys remembered per stream; the longest idle is forgotten first.", low=1
+    )
     block_segments: int = _setting(
         16, "Segments in a block: what settles as one object, where layout and time partition allow.", low=1
     )
