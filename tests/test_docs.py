@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import re
-from dataclasses import fields
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,11 +19,13 @@ import pytest
 
 import millpond
 from docs import generate
+from millpond.client.pond import RemotePond
 from millpond.log.engine import LogStatus
 from millpond.settings import settings_table
 from millpond.storage import LocalStorage
 from millpond.testing import Crash, FaultyStorage, ManualClock, Variant
 from millpond.wire.status import PondStatus, SettleState, StreamStatus
+from tests.serving import Served, serving
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -28,6 +33,9 @@ PAGES = [path for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md"))) if p
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# What an example asks of a server by the ports that it has unless told otherwise.
+SERVER = re.compile(r":707[01]\b")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 # A test as guarantees.md names it: file::test, or file::class::test.
 PROOF = re.compile(r"`((?:tests/[\w/]+\.py)::[\w:]+)`")
@@ -58,6 +66,54 @@ def pages_with_code() -> list[Any]:
     return found
 
 
+@dataclass
+class ReadmeServer:
+    """The server that the README starts, on ports of its own, with what its shell commands have put there."""
+
+    served: Served
+
+    def addressed(self, text: str) -> str:
+        """A text of the README with the ports of this server."""
+        return text.replace(":7070", f":{self.served.rest_port}").replace(":7071", f":{self.served.flight_port}")
+
+    def run(self) -> list[str]:
+        """What the README's curl commands print."""
+        block = next(block for block in SHELL.findall((ROOT / "README.md").read_text()) if "curl" in block)
+        commands = [line for line in block.replace("\\\n", " ").splitlines() if line.startswith("curl ")]
+        printed = []
+        for command in commands:
+            # A followed stream has no end of its own: curl itself is told when to stop.
+            limit = (
+                " --silent --show-error --max-time 3" if "follow=true" in command else " --silent --show-error --fail"
+            )
+            done = subprocess.run(
+                ["bash", "-c", self.addressed(command).replace("curl ", f"curl{limit} ", 1)],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            assert done.returncode == (28 if "follow=true" in command else 0), done.stderr
+            printed.append(done.stdout)
+        return printed
+
+
+@pytest.fixture(scope="module")
+def readme_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReadmeServer]:
+    with serving(tmp_path_factory.mktemp("readme") / "pond") as served:
+        found = ReadmeServer(served)
+        created, acknowledged, page, followed = found.run()
+        assert json.loads(created)["schema"] == "vid string, city string, temp double"
+        assert json.loads(acknowledged)["durability"] == "disk"
+        assert [record["vid"] for record in json.loads(page)["records"]] == ["m-17"]
+        assert json.loads(followed)["vid"] == "m-17"
+        yield found
+
+
+def test_curl_alone_puts_and_gets_as_the_readme_says(readme_server: ReadmeServer) -> None:
+    with readme_server.served.client() as client:
+        assert client.get("/v1/streams/grid/meters/count").json()["count"] >= 1
+
+
 # Whoever comes first starts Spark, which takes minutes where many run at once.
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", pages_with_code())
@@ -70,11 +126,13 @@ def test_the_python_on_a_page_runs(
     names: dict[str, Any] = {"__name__": "docs"}
     try:
         for line, block in blocks_of(page):
+            if SERVER.search(block):
+                block = request.getfixturevalue("readme_server").addressed(block)
             # Blank lines in front, so that a traceback names the line of the page.
             exec(compile("\n" * (line - 1) + block, str(page), "exec"), names)
     finally:
         for left in names.values():
-            if isinstance(left, millpond.Pond):
+            if isinstance(left, millpond.Pond | RemotePond):
                 left.close()
         if spark is not None:
             for view in [table.name for table in spark.catalog.listTables() if table.isTemporary]:
