@@ -1,0 +1,223 @@
+"""One check stands before everything: every route and every Flight call, with every kind of token, on a real server."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+import millpond
+from millpond.errors import Forbidden, MillpondError, Unauthenticated
+from millpond.flight.link import FlightLink
+from millpond.pond.tokens import TokenGate
+from millpond.serve.routes import ROUTES, Route
+from millpond.wire import requests as ask
+from millpond.wire.access import RIGHTS
+from millpond.wire.requests import CreateToken
+from tests.serving import Served, serving
+
+STREAM = "grid/meters"
+SCHEMA = pa.schema([("vid", pa.string()), ("temp", pa.float64())])
+# On which prefixes a token has its right, and whether that covers the stream and the pond as a whole.
+REACH = {
+    "": (True, True),
+    "grid": (True, False),
+    STREAM: (True, False),
+    "lab": (False, False),
+    "gridlock": (False, False),
+}
+
+
+# What is no token.
+WRONG = (None, "", "mp_x_y", "mp_0123456789_" + "x" * 43)
+
+
+class Guarded(NamedTuple):
+    """A server with a token for every right on every prefix, and ways to ask it."""
+
+    served: Served
+    client: httpx.Client
+    tokens: dict[tuple[str, str], str]
+    links: dict[str | None, FlightLink]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """A server with a token for every right on every prefix."""
+    pond: Path = tmp_path_factory.mktemp("guarded") / "pond"
+    with millpond.open(pond, background=False) as opened:
+        stream = opened.create_stream(STREAM, SCHEMA, keys=["vid"])
+        stream.append({"vid": "m-1", "temp": 21.5})
+    gate = TokenGate(str(pond))
+    tokens = {
+        (right, prefix): gate.create(CreateToken(f"{right}-{at}", (right,), (prefix,))).token
+        for right in RIGHTS
+        for at, prefix in enumerate(REACH)
+    }
+    with serving(pond) as served, served.client() as client:
+        links = {token: FlightLink(served.flight, token) for token in (*tokens.values(), *WRONG)}
+        try:
+            yield Guarded(served, client, tokens, links)
+        finally:
+            for link in links.values():
+                link.close()
+
+
+# REST.
+
+GUARDED = [route for route in ROUTES if route.right is not None]
+OPEN = {"/healthz", "/readyz"}
+BODIES: dict[str, Any] = {
+    "PUT": {"schema": "vid string, temp double", "keys": ["vid"]},
+    "PATCH": {"add": "vid string"},
+    "POST": {"vid": "m-2", "temp": 1.0},
+}
+QUERIES = {"get": "?key=m-1", "settle": "?preview=true"}
+
+
+def send(client: httpx.Client, route: Route, authorization: str | None) -> httpx.Response:
+    """A request that the route takes, and that destroys nothing."""
+    path = route.path.replace("{name}", STREAM).replace("{id}", "nobody")
+    query = "?preview=true" if route.method == "DELETE" and route.of_stream else ""
+    query = query or QUERIES.get(path.rpartition("/")[2], "")
+    body = {"name": "x", "rights": ["read"]} if route.path == "/v1/tokens" else BODIES.get(route.method)
+    headers = {} if authorization is None else {"authorization": authorization}
+    return client.request(route.method, path + query, headers=headers, json=None if route.method == "GET" else body)
+
+
+def covers(route: Route, right: str, prefix: str) -> bool:
+    if route.right not in RIGHTS:
+        return True
+    on_stream, on_pond = REACH[prefix]
+    return route.right == right and (on_stream if route.of_stream else on_pond)
+
+
+def named(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+def test_only_health_is_open() -> None:
+    assert {route.path for route in ROUTES if route.right is None} == OPEN
+    assert len(GUARDED) > 20
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=named)
+def test_a_route_asks_for_a_token(route: Route, guarded: Guarded) -> None:
+    good = guarded.tokens["read", ""]
+    for shown in (
+        None,
+        "",
+        "Bearer",
+        "Bearer mp_x_y",
+        good,
+        f"Basic {good}",
+        f"Bearer {good}x",
+        f"Bearer x{good}",
+    ):
+        answer = send(guarded.client, route, shown)
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated"), shown
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=named)
+def test_a_route_asks_for_its_right(route: Route, guarded: Guarded) -> None:
+    for (right, prefix), token in guarded.tokens.items():
+        answer = send(guarded.client, route, f"Bearer {token}")
+        if covers(route, right, prefix):
+            assert answer.status_code not in (401, 403), (right, prefix, answer.text)
+            assert answer.status_code < 500, answer.text
+        else:
+            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), (right, prefix)
+
+
+def test_a_list_shows_what_the_caller_may_see(guarded: Guarded) -> None:
+    (route,) = [route for route in ROUTES if (route.method, route.path) == ("GET", "/v1/streams")]
+    for (_, prefix), token in guarded.tokens.items():
+        seen = [each["name"] for each in send(guarded.client, route, f"Bearer {token}").json()]
+        assert seen == ([STREAM] if REACH[prefix][0] else []), prefix
+
+
+# Flight.
+
+FIELDS = {"stream": STREAM, "key": "m-1", "segment": "none", "name": "x", "token": "nobody", "preview": True}
+
+
+def made(kind: type[ask.Request]) -> Any:
+    """A request of a kind, that destroys nothing."""
+    given = {field: FIELDS[field] for field in kind.__struct_fields__ if field in FIELDS}
+    if kind is ask.CreateToken:
+        given["rights"] = ("own",)
+    return kind(**given)
+
+
+CALLS = list(typing.get_args(ask.Call))
+FETCHES = list(typing.get_args(ask.Fetch))
+
+
+def ask_by_flight(link: FlightLink, kind: type[ask.Request]) -> MillpondError | None:
+    """What a request by Flight is refused with."""
+    request = made(kind)
+    try:
+        if kind in CALLS:
+            link.call(request)
+        elif kind is ask.Append:
+            link.append(request, pa.record_batch({"vid": ["m-3"], "temp": [1.0]}, schema=SCHEMA))
+        else:
+            for _ in link.fetch(request).batches:
+                pass
+    except MillpondError as error:
+        return error
+    return None
+
+
+EVERYTHING = [*CALLS, *FETCHES, ask.Read, ask.Append]
+
+
+@pytest.mark.parametrize("kind", EVERYTHING, ids=lambda kind: kind.__name__)
+def test_a_flight_call_asks_for_a_token_and_its_right(kind: type[ask.Request], guarded: Guarded) -> None:
+    for shown in WRONG:
+        assert isinstance(ask_by_flight(guarded.links[shown], kind), Unauthenticated), shown
+    of_stream = "stream" in kind.__struct_fields__
+    for (right, prefix), token in guarded.tokens.items():
+        on_stream, on_pond = REACH[prefix]
+        may = kind.right is None or (kind.right == right and (on_stream if of_stream else on_pond))
+        refused = ask_by_flight(guarded.links[token], kind)
+        if may:
+            assert not isinstance(refused, Forbidden | Unauthenticated), (right, prefix, refused)
+        else:
+            assert isinstance(refused, Forbidden), (right, prefix, refused)
+
+
+def test_flights_own_questions_ask_for_a_token_and_show_what_may_be_read(
+    guarded: Guarded,
+) -> None:
+    descriptor = flight.FlightDescriptor.for_path(STREAM)
+
+    def options(token: str) -> flight.FlightCallOptions:
+        return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())])
+
+    with flight.connect(guarded.served.flight) as client:
+        for question in (
+            lambda given: list(client.list_flights(options=given)),
+            lambda given: client.get_flight_info(descriptor, given),
+            lambda given: client.get_schema(descriptor, given),
+            lambda given: list(client.list_actions(given)),
+        ):
+            for given in (options("mp_x_y"), flight.FlightCallOptions()):
+                # get_schema of pyarrow's client raises a plain OSError.
+                with pytest.raises((flight.FlightUnauthenticatedError, OSError), match="Unauthenticated"):
+                    question(given)
+        for (right, prefix), token in guarded.tokens.items():
+            reads = right == "read" and REACH[prefix][0]
+            assert len(list(client.list_flights(options=options(token)))) == int(reads), (right, prefix)
+            if reads:
+                assert client.get_schema(descriptor, options(token)).schema.names[:2] == SCHEMA.names
+            else:
+                with pytest.raises(flight.FlightUnauthorizedError):
+                    client.get_flight_info(descriptor, options(token))
