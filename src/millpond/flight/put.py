@@ -106,9 +106,22 @@ class Put:
             raise Unavailable(f"{self._location} has not acknowledged a batch in time", hint="is it there?") from None
         if ack is None:
             self._acks.put(None)
-            raise self._failure or Unavailable(f"{self._location} ended the put", hint="start another one")
+            if self._failure is None:
+                self._failure = self._why_ended()
+            raise self._failure
         self._taken += 1
         return ack
+
+    def _why_ended(self) -> MillpondError:
+        """Why the node ended the put without a word among the acknowledgements, as it does with whoever may not put at
+        all: closing tells."""
+        self._ended = True
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            return as_ours(error, self._location)
+        return Unavailable(f"{self._location} ended the put", hint="start another one")
 
     def acks(self) -> Iterator[Ack]:
         """The acknowledgements of all that was written up to now, as they come."""

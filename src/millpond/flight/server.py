@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow import flight
 
-from millpond.errors import Forbidden, PondClosed, StreamNotFound, TooManyRequests, Unauthenticated
+from millpond.errors import Forbidden, MillpondError, PondClosed, StreamNotFound, TooManyRequests
 from millpond.flight.errors import as_flight_error, told_to_caller
 from millpond.flight.following import Following
 from millpond.flight.limits import Limits
@@ -249,11 +249,12 @@ class _CallerCheck(flight.ServerMiddlewareFactory):
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> _Known:
         shown = next((values for name, values in headers.items() if name.lower() == "authorization"), [""])[0]
-        try:
-            return _Known(self._desk.authenticate(shown[len(_PREFIX) :] if shown.startswith(_PREFIX) else None))
-        except Unauthenticated as error:
-            turned_away(self._counters, info, error)
-            raise as_flight_error(error) from None
+        with told_to_caller():
+            try:
+                return _Known(self._desk.authenticate(shown[len(_PREFIX) :] if shown.startswith(_PREFIX) else None))
+            except MillpondError as error:
+                turned_away(self._counters, info, error)
+                raise
 
 
 def _caller(context: flight.ServerCallContext) -> Caller:
