@@ -20,7 +20,17 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from millpond.errors import MillpondError
+from millpond.errors import (
+    DiskFull,
+    Forbidden,
+    InvalidRecord,
+    JournalClosed,
+    MemoryFull,
+    MillpondError,
+    TooLarge,
+    TooManyRequests,
+    Unauthenticated,
+)
 
 # Upper bounds of buckets. Syncs take from 20 µs (memory of a drive) to seconds (a drive in trouble).
 SYNC_SECONDS = (2e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
@@ -116,10 +126,11 @@ class SharedHistogram:
 
 
 class Tally:
-    """Counts by a word, at most `KINDS_MAX` of them. Thread-safe."""
+    """Counts by a word, at most `KINDS_MAX` of them. Thread-safe. Words that are known before are there with zero: of a
+    number that appears, nobody can tell by how much it has grown."""
 
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
+    def __init__(self, *words: str) -> None:
+        self._counts = dict.fromkeys(words, 0)
         self._lock = threading.Lock()
 
     def add(self, word: str, amount: int = 1) -> None:
@@ -151,7 +162,7 @@ class LogTelemetry:
         self.sync_failures = Counter()
         self.duplicates = Counter()
         self.spills = Counter()
-        self.refused = Tally()
+        self.refused = Tally(*(kind.code for kind in (InvalidRecord, TooLarge, MemoryFull, DiskFull, JournalClosed)))
         self.recovery_seconds = 0.0
         self.recovered_bytes = 0
 
@@ -252,7 +263,7 @@ class DoorCounters:
         self._requests: dict[tuple[str, str, str, str | int], Requests] = {}
         self._seconds: dict[tuple[str, str], Histogram] = {}
         self._connections: dict[str, Callable[[], int]] = {}
-        self._rejected = Tally()
+        self._rejected = Tally(*(kind.code for kind in (Unauthenticated, Forbidden, TooManyRequests, TooLarge)))
 
     def request(
         self,

@@ -77,7 +77,7 @@ def test_calls_are_counted_with_what_they_took(node: Node) -> None:
         ("flight", "ListFlights"): 1,
         ("flight", "DoGet"): 1,
     }
-    assert node.counters.rejections() == {}
+    assert set(node.counters.rejections().values()) == {0}
 
 
 def test_calls_that_fail_are_counted_by_the_code_of_their_error(node: Node) -> None:
@@ -86,4 +86,5 @@ def test_calls_that_fail_are_counted_by_the_code_of_their_error(node: Node) -> N
     with pytest.raises(flight.FlightServerError):
         node.client.get_flight_info(flight.FlightDescriptor.for_path("nowhere"), node.options())
     assert set(node.counted(2)) == {("ListFlights", "unauthenticated"), ("GetFlightInfo", "stream-not-found")}
-    assert node.counters.rejections() == {"unauthenticated": 1, "stream-not-found": 1}
+    rejected = {reason: count for reason, count in node.counters.rejections().items() if count}
+    assert rejected == {"unauthenticated": 1, "stream-not-found": 1}

@@ -202,6 +202,10 @@ def test_counters_begin_anew_with_the_pond_but_where_it_ends_does_not(pond_dir: 
 
 def test_refused_appends_are_counted_by_reason_whoever_waits(node: Node) -> None:
     stream = node.create()
+    for reason in ("invalid-record", "disk-full", "memory-full", "journal-closed"):
+        assert node.shown()("millpond_refused_appends_total", reason=reason) == 0, (
+            "an alert sees it grow only from zero"
+        )
     for wrong in ({"n": "warm", "text": "x"}, [{"n": 1.5, "text": "x"}], {"unknown": 1}):
         with pytest.raises(InvalidRecord):
             stream.append(wrong)

@@ -53,6 +53,7 @@ SAFE_HEADERS = [
 ]
 # Requests with one of these are no plain single events.
 _NOT_PLAIN = (b"content-encoding", b"idempotency-key", b"millpond-producer", b"millpond-sequence", b"ce-specversion")
+_EVENTS = "/v1/streams/{name}/records"
 _ROUTES_KEPT = 10_000
 _ADDRESSES_KEPT = 1_000
 
@@ -102,10 +103,13 @@ class RestDoor:
                 await reply.whole(204, list(_PREFLIGHT), b"")
                 return
             if scope["method"] == "POST" and not scope["query_string"]:
-                done, body, caller = await self._event(scope, headers, receive, reply)
-                if done:
-                    route, bytes_in = "/v1/streams/{name}/records", len(body or b"")
-                    return
+                event = self._event_routes.get(scope["raw_path"]) or self._event_route(scope["raw_path"])
+                if event is not None:
+                    route = _EVENTS
+                    done, body, caller = await self._event(event, headers, receive, reply)
+                    if done:
+                        bytes_in = len(body or b"")
+                        return
             found = self._match(scope)
             if found is None:
                 route = "page"
@@ -217,13 +221,10 @@ class RestDoor:
     # Single events.
 
     async def _event(
-        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, reply: _Reply
+        self, request: Append, headers: dict[bytes, bytes], receive: Receive, reply: _Reply
     ) -> tuple[bool, bytes | None, str]:
         """Append one JSON object, or any body to a stream of raw events. False, with the body if it was read, if the
         request is not as plain as that."""
-        request = self._event_routes.get(scope["raw_path"]) or self._event_route(scope["raw_path"])
-        if request is None:
-            return False, None, "-"
         if not headers.keys().isdisjoint(_NOT_PLAIN):
             return False, None, "-"
         desk = self.state.desk
