@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 import millpond
+from millpond.errors import DiskFull
 from millpond.testing.fault_proxy import FaultProxy, Faults
 from tests.serving import Served, serving, wait_until
 
@@ -318,3 +319,57 @@ def test_a_second_signal_hurries(tmp_path: Path) -> None:
     with serving(tmp_path / "pond") as second:
         assert_once_and_in_order(records_of(second), {0: 1})
         assert second.stop() == 0
+
+
+# Full.
+
+
+def test_a_full_disk_is_507_at_both_doors_and_reads_go_on(tmp_path: Path) -> None:
+    with serving(tmp_path / "pond") as first:
+        first.create("s", schema=SCHEMA)
+        with first.client() as client:
+            client.post("/v1/streams/s/records", json=[record(0, 0), record(0, 1)]).raise_for_status()
+        assert first.stop() == 0
+    # More than any disk has free: as full as a disk can be.
+    with serving(tmp_path / "pond", "--pond-disk-reserve-bytes", "1000000TB") as full:
+        with full.client() as client:
+            for sent in (record(0, 2), [record(0, 2)]):  # the way of single events, and that of all others
+                refused = client.post("/v1/streams/s/records", json=sent)
+                assert (refused.status_code, refused.json()["code"]) == (507, "disk-full")
+                assert int(refused.headers["retry-after"]) >= 1
+            assert "appends are refused" in str(client.get("/readyz").json()["reasons"])
+        with millpond.connect(full.flight) as pond, pytest.raises(DiskFull):
+            pond.stream("s").append(record(0, 2))
+        assert_once_and_in_order(records_of(full), {0: 2})
+        assert full.stop() == 0
+
+
+def test_full_memory_is_503_with_a_time_to_come_back_and_reads_go_on(tmp_path: Path) -> None:
+    """Records come in faster than they leave memory, and nobody waits for it."""
+    options = ["--pond-memory-bytes", "16MB", "--pond-segment-bytes", "8MB", "--pond-memory-wait-seconds", "0s"]
+    with serving(tmp_path / "pond", *options) as served:
+        served.create("s", schema="text string", durability="memory")
+        body = "".join(f'{{"text":"{n}-{"x" * 1_000}"}}\n' for n in range(10_000)).encode()
+        taken = 0
+        lock = threading.Lock()
+
+        def send(sender: int) -> httpx.Response | None:
+            nonlocal taken
+            with served.client() as client:
+                for _ in range(20):
+                    headers = {"content-type": "application/x-ndjson"}
+                    answer = client.post("/v1/streams/s/records", content=body, headers=headers)
+                    if answer.status_code != 200:
+                        return answer
+                    with lock:
+                        taken += 10_000
+            return None
+
+        refused = [answer for answer in in_parallel(send, 3) if answer is not None]
+        assert refused
+        for answer in refused:
+            assert (answer.status_code, answer.json()["code"]) == (503, "memory-full")
+            assert int(answer.headers["retry-after"]) >= 1
+        with served.client() as client:
+            assert client.get("/v1/streams/s/count").json() == {"count": taken}
+        assert served.stop() == 0

@@ -231,8 +231,11 @@ class _Uvicorn(uvicorn.Server):
 
 
 def _ailments(pond: Pond) -> list[str]:
-    status = pond.log.status()
-    return [f"appends are refused: {status.refused}"] if status.refused else []
+    status, free, kept = pond.log.status(), pond.log.free_bytes(), pond.log.settings.disk_reserve_bytes
+    found = [f"appends are refused: {status.refused}"] if status.refused else []
+    if free < kept:
+        found.append(f"appends are refused: the disk has {free:,} bytes free, and {kept:,} are held back")
+    return found
 
 
 def _tls(settings: ServeSettings) -> Tls | None:
