@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes this checkout ready to run: a virtual environment in .venv with exactly the packages of requirements.lock,
-# Millpond itself installed editable, and a Java runtime for Spark.
+# Millpond itself installed editable, a Java runtime for Spark, and what the tests and benchmarks drive: a browser and a
+# load generator.
 #
 # Safe to run again and again: Python packages are touched only when the lock, pyproject.toml or this script changed
 # since the last run (a digest of them is kept in .venv). System packages are installed only as root on Debian and its
@@ -72,6 +73,19 @@ ensure_java() {
             "Install a newer one, or point JAVA_HOME at it."
 }
 
+# --- What only tests and benchmarks need ----------------------------------------------------------------------------
+
+# Whoever is missing them can do everything else, so their absence is said and not an error.
+ensure_tools() {
+    local missing=()
+    command -v chromium >/dev/null || missing+=(chromium) # the console's tests
+    command -v wrk >/dev/null || missing+=(wrk)           # the benchmark of single events
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if may_install && apt_install "${missing[@]}"; then return 0; fi
+    say "missing, for tests and benchmarks only: ${missing[*]}"
+    printf '       Debian, Ubuntu:  sudo apt-get install %s\n' "${missing[*]}" >&2
+}
+
 # --- Python ----------------------------------------------------------------------------------------------------------
 
 fits() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null; }
@@ -141,4 +155,5 @@ ensure_packages() {
 }
 
 ensure_java
+ensure_tools
 ensure_packages
