@@ -69,7 +69,7 @@ def test_the_answer_can_be_kept(asked: Served, open_page: OpenPage, tmp_path: Pa
     page = open_page(asked, "/#/query")
     ask(page, "temp > 50.05", "vid")
     with page.expect_download() as waiting:
-        page.get_by_role("button", name=button, exact=True).click()
+        page.get_by_role("button", name=f"Download {button}").click()
     assert waiting.value.suggested_filename == f"asked.meters.{name}"
     waiting.value.save_as(tmp_path / name)
     body = (tmp_path / name).read_bytes()

@@ -6,6 +6,9 @@ import { events, getJson, Problem, streamPath, withQuery } from "./api.js";
 import { openDialog } from "./dialog.js";
 import { problemCard, showProblem } from "./problem.js";
 
+// More streamlets than this are counted, not listed.
+const RANGES_MAX = 8;
+
 function facts(pairs) {
   return el("dl", { class: "facts" }, pairs.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]).flat());
 }
@@ -35,10 +38,11 @@ export async function settleStream(stream, done) {
       facts([
         ["Records", count(plan.rows)],
         ["Live size", bytes(plan.bytes_live)],
-        ...ranges.map(([streamlet, range]) => [
+        ...ranges.slice(0, RANGES_MAX).map(([streamlet, range]) => [
           ranges.length > 1 ? `Streamlet ${streamlet}` : "Offsets",
           `${count(range.start)} → ${count(range.stop)}`,
         ]),
+        ...(ranges.length > RANGES_MAX ? [["", `and ${count(ranges.length - RANGES_MAX)} more`]] : []),
       ]),
       message,
     ],

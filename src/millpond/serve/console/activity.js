@@ -23,14 +23,14 @@ const quantiles = (name) => [
 const PLOTS = [
   { title: "Appended records", shown: rate, series: [{ id: "records", title: "", value: counter("millpond_appended_records_total") }] },
   { title: "Appended bytes", shown: (value) => `${bytes(value)}/s`, series: [{ id: "bytes", title: "", value: counter("millpond_appended_bytes_total") }] },
-  { title: "End-to-end latency", shown: duration, series: quantiles("millpond_end_to_end_latency_seconds") },
+  { title: "End-to-end latency (from append to reader)", shown: duration, series: quantiles("millpond_end_to_end_latency_seconds") },
   { title: "Sync time", shown: duration, series: quantiles("millpond_journal_sync_seconds") },
   { title: "Boundary lag (records not settled)", shown: short, series: [{ id: "lag", title: "", value: (samples, at) => samples[at].lag }] },
   { title: "Live size", shown: bytes, series: [{ id: "live", title: "", value: (samples, at) => samples[at].live }] },
 ];
 
 export function activityPage(main, signal) {
-  const heading = el("div", { class: "bar" }, el("h1", {}, "Activity"), el("p", { class: "total" }, "the last five minutes, while the console is open"));
+  const heading = el("div", { class: "bar" }, el("h1", {}, "Activity"), el("p", { class: "total" }, "up to five minutes, from when the console was opened"));
   if (!may("read")) {
     main.replaceChildren(heading, el("p", { class: "waiting" }, "This needs the right to read the pond as a whole."));
     return;

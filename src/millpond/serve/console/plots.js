@@ -9,7 +9,8 @@ const LEFT = 58;
 const RIGHT = 8;
 const TOP = 10;
 const BOTTOM = 22;
-const SPAN_SECONDS = 300;
+// [seconds shown, seconds between marks]: the shortest that holds all samples.
+const SPANS = [[60, 15], [120, 30], [300, 60]];
 const STEPS = [1, 2, 2.5, 5, 10];
 
 // The least round number that is not below.
@@ -19,24 +20,29 @@ export function roundUp(value) {
   return STEPS.map((step) => step * power).find((round) => round >= value * 0.999999);
 }
 
-function xOf(seconds, now) {
-  return LEFT + (1 - (now - seconds) / SPAN_SECONDS) * (WIDTH - LEFT - RIGHT);
+function xOf(age, span) {
+  return LEFT + (1 - age / span) * (WIDTH - LEFT - RIGHT);
 }
 
 function yOf(value, top) {
   return TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
 }
 
+function ageText(seconds) {
+  if (seconds === 0) return "now";
+  return seconds < 120 ? `−${seconds} s` : `−${seconds / 60} min`;
+}
+
 // points: [seconds, value or null]. Runs of values become lines of their own.
-function pathOf(points, now, top) {
+function pathOf(points, now, span, top) {
   let pen = "M";
   let path = "";
   for (const [seconds, value] of points) {
-    if (value === null) {
+    if (value === null || now - seconds > span) {
       pen = "M";
       continue;
     }
-    path += `${pen}${xOf(seconds, now).toFixed(1)} ${yOf(value, top).toFixed(1)}`;
+    path += `${pen}${xOf(now - seconds, span).toFixed(1)} ${yOf(value, top).toFixed(1)}`;
     pen = "L";
   }
   return path;
@@ -49,13 +55,23 @@ export function plot(title, series, shown) {
     share,
     text: svg("text", { class: "axis", x: LEFT - 6, y: yOf(share, 1) + 4, "text-anchor": "end" }),
   }));
+  const marks = svg("g", {});
   const lines = new Map(series.map(({ id }, at) => [id, svg("path", { class: `line line-${at}` })]));
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title },
     grid.map(({ share }) => svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: yOf(share, 1), y2: yOf(share, 1) })),
     grid.map(({ text }) => text),
-    [300, 240, 180, 120, 60, 0].map((seconds) => svg("text", { class: "axis", x: xOf(-seconds, 0), y: HEIGHT - 5, "text-anchor": seconds ? "middle" : "end" },
-      seconds === 0 ? "now" : `−${seconds / 60} min`)).slice(1),
+    marks,
     [...lines.values()]);
+  let shownSpan = 0;
+
+  function markTimes([span, step]) {
+    if (span === shownSpan) return;
+    shownSpan = span;
+    const ages = Array.from({ length: span / step }, (_, at) => at * step);
+    marks.replaceChildren(...ages.map((age) =>
+      svg("text", { class: "axis", x: xOf(age, span), y: HEIGHT - 5, "text-anchor": age ? "middle" : "end" }, ageText(age))));
+  }
+
   const none = el("p", { class: "waiting" }, "no data yet");
   const legend = series.map((one, at) => {
     const value = el("strong", {});
@@ -70,9 +86,12 @@ export function plot(title, series, shown) {
     drawing.toggleAttribute("hidden", values.length === 0);
     now.hidden = values.length === 0;
     if (values.length === 0) return;
+    const oldest = Math.min(...Object.values(points).map((line) => line[0][0]));
+    const chosen = SPANS.find(([span]) => seconds - oldest <= span) ?? SPANS.at(-1);
+    markTimes(chosen);
     const top = roundUp(Math.max(...values));
     for (const { share, text } of grid) setText(text, shown(share * top));
-    for (const [id, line] of lines) line.setAttribute("d", pathOf(points[id], seconds, top));
+    for (const [id, line] of lines) line.setAttribute("d", pathOf(points[id], seconds, chosen[0], top));
     for (const { id, value } of legend) {
       const last = points[id].at(-1)?.[1] ?? null;
       setText(value, last === null ? "–" : shown(last));

@@ -42,7 +42,7 @@ export function queryPage(main, signal, _, parameters) {
   const summary = el("p", { class: "total", role: "status", "aria-live": "polite" });
   const explained = el("p", { class: "explain" });
   const table = recordsTable("Result");
-  const downloads = el("div", { class: "row" }, el("span", {}, "Download"), FORMATS.map(([format, title]) => button(title, () => download(format))));
+  const downloads = el("div", { class: "row" }, el("span", { class: "label" }, "Download"), FORMATS.map(([format, title]) => button(title, () => download(format), { "aria-label": `Download ${title}` })));
   const result = el("section", { class: "card", "aria-label": "Result", hidden: true }, el("div", { class: "bar" }, el("h2", {}, "Result"), summary, downloads), explained, table.node);
   const past = historyList(recall);
 

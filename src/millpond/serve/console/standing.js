@@ -14,17 +14,26 @@ export function offsetsCell() {
   const list = el("ul", { class: "offsets" });
   const details = el("details", {}, summary, list);
   const node = el("div", {}, line, details);
+  let last = [{}, {}];
+  // A stream may have a thousand streamlets: their lines are made only for who opens them.
+  const showEach = () => {
+    if (!details.open) return;
+    const [boundary, head] = last;
+    const texts = Object.keys(head).map((at) => `${at}: ${count(boundary[at] ?? 0)} → ${count(head[at])}`);
+    while (list.children.length > texts.length) list.lastElementChild.remove();
+    texts.forEach((text, at) => {
+      if (!list.children[at]) list.append(el("li", {}));
+      setText(list.children[at], text);
+    });
+  };
+  details.addEventListener("toggle", showEach);
   const update = (boundary, head) => {
+    last = [boundary, head];
     const streamlets = Object.keys(head);
     details.hidden = streamlets.length < 2;
     setText(line, `${count(total(boundary))} → ${count(total(head))}`);
     setText(summary, `${streamlets.length} streamlets`);
-    const texts = streamlets.map((streamlet) => `${count(boundary[streamlet] ?? 0)} → ${count(head[streamlet])}`);
-    while (list.children.length > texts.length) list.lastElementChild.remove();
-    texts.forEach((text, at) => {
-      if (!list.children[at]) list.append(el("li", {}));
-      setText(list.children[at], `${streamlets[at]}: ${text}`);
-    });
+    showEach();
   };
   return { node, update };
 }
