@@ -39,11 +39,16 @@ class CallMeter(flight.ServerMiddleware):
         self.bytes_in = self.bytes_out = 0
 
     def call_completed(self, exception: BaseException | None) -> None:
-        status = "ok" if exception is None else _code(exception)
+        refused = None if exception is None else decode_failure(getattr(exception, "extra_info", None) or b"")
+        if refused is not None:
+            status = refused.code
+            self._counters.rejected(status)
+        elif isinstance(exception, flight.FlightCancelledError):
+            status = "cancelled"  # the caller has gone
+        else:
+            status = "ok" if exception is None else "internal"
         seconds = time.perf_counter() - self._began
         self._counters.request("flight", self._verb, "", status, seconds, self.bytes_in, self.bytes_out)
-        if exception is not None:
-            self._counters.rejected(status)
 
 
 class CallMeters(flight.ServerMiddlewareFactory):
@@ -67,13 +72,3 @@ def meter_of(context: flight.ServerCallContext) -> CallMeter:
     found = context.get_middleware(METER)
     assert isinstance(found, CallMeter)
     return found
-
-
-def _code(error: BaseException) -> str:
-    """Our code for an error, as the caller is told it; "cancelled" for a caller that has gone."""
-    if isinstance(error, MillpondError):
-        return error.code
-    told = decode_failure(getattr(error, "extra_info", None) or b"")
-    if told is not None:
-        return told.code
-    return "cancelled" if isinstance(error, flight.FlightCancelledError) else "internal"
