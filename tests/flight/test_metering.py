@@ -80,6 +80,21 @@ def test_calls_are_counted_with_what_they_took(node: Node) -> None:
     assert set(node.counters.rejections().values()) == {0}
 
 
+def test_a_put_is_counted_with_what_it_brought(node: Node) -> None:
+    batch = pa.record_batch([pa.array(range(1_000))], schema=SCHEMA)
+    writer, acks = node.client.do_put(flight.FlightDescriptor.for_path("numbers"), SCHEMA, node.options())
+    with writer:
+        for _ in range(3):
+            writer.write_batch(batch)
+        writer.done_writing()
+        assert [acks.read() is not None for _ in range(3)] == [True] * 3
+    node.counted(1)
+    (put,) = node.counters.requests()
+    assert (put.kind.route, put.kind.status, put.answered) == ("DoPut", "ok", 1)
+    assert put.bytes_in >= 3 * batch.nbytes
+    assert node.stream.status().rows_live == 3_100
+
+
 def test_calls_that_fail_are_counted_by_the_code_of_their_error(node: Node) -> None:
     with pytest.raises(flight.FlightUnauthenticatedError):
         list(node.client.list_flights(options=node.options("wrong")))

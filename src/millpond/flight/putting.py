@@ -31,6 +31,7 @@ from millpond.errors import Backpressure, InvalidInput
 from millpond.flight.errors import as_flight_error, failure_of
 from millpond.flight.limits import Limits
 from millpond.flight.messages import AckNote, BatchNote, decode_note, encode_note
+from millpond.flight.metering import meter_of
 from millpond.log.engine import Ack
 from millpond.model.offsets import OffsetRange
 from millpond.wire.access import Caller
@@ -61,6 +62,7 @@ class Putting:
     ) -> None:
         self._desk, self._caller, self._request, self._limits = desk, caller, request, limits
         self._context, self._reader, self._writer, self._closing = context, reader, writer, closing
+        self._meter = meter_of(context)
         self._sequence = request.sequence
         self._together = self._refused = False
         self._submitting = threading.Lock()  # taken before `_changed`, never inside it
@@ -111,6 +113,7 @@ class Putting:
         """Take in a batch; whether to go on."""
         batch = chunk.data
         slot = _Slot(self, batch.num_rows, batch.get_total_buffer_size())
+        self._meter.bytes_in += slot.bytes
         try:
             self._wait_for_room(slot.bytes)
             request = self._numbered(chunk.app_metadata)
