@@ -89,7 +89,12 @@ class PondServer:
                 connections=self._connections,
             )
             config.app = rest
-            config.load()
+            try:
+                config.load()
+            except ssl.SSLError as error:
+                raise InvalidValue(
+                    f"TLS: {error}", hint="tls_certificate and tls_key name PEM files that belong together"
+                ) from None
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve(listener, gate, tls))
         if self._failure is not None:
