@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
+import trustme
 
 import millpond
 from millpond.client.pond import RemotePond
@@ -57,6 +58,26 @@ def served(tmp_path: Path) -> Iterator[Served]:
     made = Served(tmp_path / "pond")
     yield made
     made.close()
+
+
+class Certificates(NamedTuple):
+    """Files in PEM form: who signed, and what a server on this machine shows."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    made = Certificates(tmp_path / "ca.pem", tmp_path / "cert.pem", tmp_path / "key.pem")
+    authority.cert_pem.write_to_path(made.ca)
+    issued.private_key_pem.write_to_path(made.key)
+    for number, blob in enumerate(issued.cert_chain_pems):
+        blob.write_to_path(made.certificate, append=number > 0)
+    return made
 
 
 def numbers(stream: Any) -> list[int]:

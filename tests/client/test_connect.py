@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import trustme
 
 import millpond
 from millpond.client.address import Address, location_of
@@ -20,7 +19,7 @@ from millpond.pond.tokens import TokenGate
 from millpond.wire.access import Grant
 from millpond.wire.answers import Node
 from millpond.wire.requests import CreateToken
-from tests.client.conftest import NUMBERS, SECRET, Served
+from tests.client.conftest import NUMBERS, SECRET, Certificates, Served
 from tests.serving import serving
 
 
@@ -45,14 +44,8 @@ def test_by_http_and_straight_to_flight(tmp_path: Path) -> None:
     assert server.complaints() == []
 
 
-def test_with_tls_and_a_token(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1", "localhost")
-    ca, cert, key = tmp_path / "ca.pem", tmp_path / "cert.pem", tmp_path / "key.pem"
-    authority.cert_pem.write_to_path(ca)
-    certificate.private_key_pem.write_to_path(key)
-    for number, blob in enumerate(certificate.cert_chain_pems):
-        blob.write_to_path(cert, append=number > 0)
+def test_with_tls_and_a_token(tmp_path: Path, certificates: Certificates) -> None:
+    ca, cert, key = certificates
     path = tmp_path / "pond"
     millpond.open(path).close()
     token = TokenGate(str(path)).create(CreateToken("me", ("read", "write", "admin"))).token

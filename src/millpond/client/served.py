@@ -25,7 +25,7 @@ class RemoteDoor:
 
 
 class StreamForSpark:
-    """Thread-safe, as `ServedStream` asks."""
+    """A `ServedStream`. Thread-safe."""
 
     def __init__(self, stream: RemoteStream) -> None:
         self._stream = stream

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -11,7 +11,9 @@ from millpond.flight.fetch import fetch
 from millpond.wire.ticket import LiveTicket, encode_ticket
 
 
-def fetch_live(location: str, token: str, ticket: LiveTicket) -> Iterator[pa.RecordBatch]:
+def fetch_live(
+    location: str, token: str, ticket: LiveTicket, tls: Mapping[str, bytes] | None = None
+) -> Iterator[pa.RecordBatch]:
     """The ticket's batches, as they arrive."""
     with raised_as_ours(location):
-        yield from fetch(location, token, encode_ticket(ticket))
+        yield from fetch(location, token, encode_ticket(ticket), tls)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 from millpond.flight.limits import Limits
 from millpond.flight.server import FlightServer
@@ -46,6 +47,11 @@ class FlightDoor:
     @property
     def token(self) -> str:
         return self._token
+
+    @property
+    def tls(self) -> Mapping[str, bytes]:
+        """What a caller needs beyond the token: nothing, for a door that a pond opens for itself."""
+        return {}
 
     def close(self) -> None:
         """Refuse new calls, end the streams that are being served, and wait for them. Those who do not go within

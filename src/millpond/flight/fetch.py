@@ -4,23 +4,24 @@ need not have Millpond installed. It imports nothing of ours for that reason."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 from pyarrow import flight
 
 
-def fetch(location: str, token: str, ticket: bytes) -> Iterator[pa.RecordBatch]:
-    """The batches, as they arrive. Raises Flight's or Arrow's errors; see `explain`."""
-    headers = [(b"authorization", f"Bearer {token}".encode())]
-    with flight.connect(location) as client:
+def fetch(location: str, token: str, ticket: bytes, tls: Mapping[str, bytes] | None = None) -> Iterator[pa.RecordBatch]:
+    """The batches, as they arrive. Raises Flight's or Arrow's errors; see `explain`. `tls`: certificates, as Flight's
+    `connect` takes them; none are needed where the system trusts the door."""
+    headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+    with flight.connect(location, **(tls or {})) as client:
         reader = client.do_get(flight.Ticket(ticket), flight.FlightCallOptions(headers=headers))
         for chunk in reader:
             yield chunk.data
 
 
 def ticket_reader(
-    location: str, token: str, tickets: list[bytes]
+    location: str, token: str, tickets: list[bytes], tls: Mapping[str, bytes] | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For `DataFrame.mapInArrow`: rows hold numbers of tickets, and become what those tickets fetch."""
 
@@ -28,7 +29,7 @@ def ticket_reader(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 try:
-                    yield from fetch(location, token, tickets[number])
+                    yield from fetch(location, token, tickets[number], tls)
                 except (flight.FlightError, pa.ArrowException) as error:
                     raise RuntimeError(f"Millpond: {explain(error)}") from None
 

@@ -42,7 +42,7 @@ def fetch_little(door: Door, ticket: LiveTicket) -> bytes | None:
         return None
     batches: list[pa.RecordBatch] = []
     size = 0
-    for batch in fetch_live(door.location, door.token, ticket):
+    for batch in fetch_live(door.location, door.token, ticket, door.tls):
         size += batch.nbytes
         if size > BYTES_HELD_MAX:
             return None
@@ -73,7 +73,7 @@ def _use_our_python(spark: SparkSession) -> None:
 
 
 def _reader(door: Door, tickets: list[bytes]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    return fetch.ticket_reader(door.location, door.token, tickets)
+    return fetch.ticket_reader(door.location, door.token, tickets, dict(door.tls))
 
 
 def tickets_for(

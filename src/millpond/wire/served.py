@@ -8,7 +8,7 @@ retry, a second scan or a slow task reads the same records, also if they have se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -28,7 +28,12 @@ class Door(Protocol):
 
     @property
     def token(self) -> str:
-        """What a caller must show. A secret: never in messages, plans or logs."""
+        """What a caller must show. A secret: never in messages, plans or logs. Empty if nothing is asked for."""
+        ...
+
+    @property
+    def tls(self) -> Mapping[str, bytes]:
+        """Certificates, as Flight's `connect` takes them; for a door with TLS that the system does not trust."""
         ...
 
 
