@@ -1,4 +1,4 @@
-"""One check stands before everything: every route and every Flight call, with every kind of token, on a real server."""
+"""Who may do what over Flight: every request there is, and Flight's own questions, with every kind of token."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import pyarrow as pa
 import pytest
 from pyarrow import flight
@@ -16,7 +15,6 @@ import millpond
 from millpond.errors import Forbidden, MillpondError, Unauthenticated
 from millpond.flight.link import FlightLink
 from millpond.pond.tokens import TokenGate
-from millpond.serve.routes import ROUTES, Route
 from millpond.wire import requests as ask
 from millpond.wire.access import RIGHTS
 from millpond.wire.requests import CreateToken
@@ -42,7 +40,6 @@ class Guarded(NamedTuple):
     """A server with a token for every right on every prefix, and ways to ask it."""
 
     served: Served
-    client: httpx.Client
     tokens: dict[tuple[str, str], str]
     links: dict[str | None, FlightLink]
 
@@ -60,90 +57,14 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         for right in RIGHTS
         for at, prefix in enumerate(REACH)
     }
-    with serving(pond) as served, served.client() as client:
+    with serving(pond) as served:
         links = {token: FlightLink(served.flight, token) for token in (*tokens.values(), *WRONG)}
         try:
-            yield Guarded(served, client, tokens, links)
+            yield Guarded(served, tokens, links)
         finally:
             for link in links.values():
                 link.close()
 
-
-# REST.
-
-GUARDED = [route for route in ROUTES if route.right is not None]
-OPEN = {"/healthz", "/readyz"}
-BODIES: dict[str, Any] = {
-    "PUT": {"schema": "vid string, temp double", "keys": ["vid"]},
-    "PATCH": {"add": "vid string"},
-    "POST": {"vid": "m-2", "temp": 1.0},
-}
-QUERIES = {"get": "?key=m-1", "settle": "?preview=true"}
-
-
-def send(client: httpx.Client, route: Route, authorization: str | None) -> httpx.Response:
-    """A request that the route takes, and that destroys nothing."""
-    path = route.path.replace("{name}", STREAM).replace("{id}", "nobody")
-    query = "?preview=true" if route.method == "DELETE" and route.of_stream else ""
-    query = query or QUERIES.get(path.rpartition("/")[2], "")
-    body = {"name": "x", "rights": ["read"]} if route.path == "/v1/tokens" else BODIES.get(route.method)
-    headers = {} if authorization is None else {"authorization": authorization}
-    return client.request(route.method, path + query, headers=headers, json=None if route.method == "GET" else body)
-
-
-def covers(route: Route, right: str, prefix: str) -> bool:
-    if route.right not in RIGHTS:
-        return True
-    on_stream, on_pond = REACH[prefix]
-    return route.right == right and (on_stream if route.of_stream else on_pond)
-
-
-def named(route: Route) -> str:
-    return f"{route.method} {route.path}"
-
-
-def test_only_health_is_open() -> None:
-    assert {route.path for route in ROUTES if route.right is None} == OPEN
-    assert len(GUARDED) > 20
-
-
-@pytest.mark.parametrize("route", GUARDED, ids=named)
-def test_a_route_asks_for_a_token(route: Route, guarded: Guarded) -> None:
-    good = guarded.tokens["read", ""]
-    for shown in (
-        None,
-        "",
-        "Bearer",
-        "Bearer mp_x_y",
-        good,
-        f"Basic {good}",
-        f"Bearer {good}x",
-        f"Bearer x{good}",
-    ):
-        answer = send(guarded.client, route, shown)
-        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated"), shown
-        assert answer.headers["www-authenticate"].startswith("Bearer")
-
-
-@pytest.mark.parametrize("route", GUARDED, ids=named)
-def test_a_route_asks_for_its_right(route: Route, guarded: Guarded) -> None:
-    for (right, prefix), token in guarded.tokens.items():
-        answer = send(guarded.client, route, f"Bearer {token}")
-        if covers(route, right, prefix):
-            assert answer.status_code not in (401, 403), (right, prefix, answer.text)
-            assert answer.status_code < 500, answer.text
-        else:
-            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), (right, prefix)
-
-
-def test_a_list_shows_what_the_caller_may_see(guarded: Guarded) -> None:
-    (route,) = [route for route in ROUTES if (route.method, route.path) == ("GET", "/v1/streams")]
-    for (_, prefix), token in guarded.tokens.items():
-        seen = [each["name"] for each in send(guarded.client, route, f"Bearer {token}").json()]
-        assert seen == ([STREAM] if REACH[prefix][0] else []), prefix
-
-
-# Flight.
 
 FIELDS = {"stream": STREAM, "key": "m-1", "segment": "none", "name": "x", "token": "nobody", "preview": True}
 
