@@ -213,3 +213,22 @@ def test_who_asks_too_often_is_told_when_to_come_back(pond: Path) -> None:
         assert 1 < int(refused.headers["retry-after"]) <= 100
         assert asked(other).status_code == 200
         assert client.get("/healthz").status_code == 200
+
+
+def test_streams_are_made_no_larger_than_the_operator_says(pond: Path) -> None:
+    options = ("--columns-max", "3", "--name-length-max", "10")
+    with serving(pond, *options) as served, served.client() as client:
+
+        def made(name: str, schema: str) -> tuple[int, str]:
+            answer = client.put(f"/v1/streams/{name}", json={"schema": schema})
+            return answer.status_code, answer.json().get("fix", "")
+
+        assert made("a/2345678x", "a int, s struct<b: int, c: int>") == (201, "")
+        status, fix = made("a/2345678xy", "a int")
+        assert (status, "name_length_max" in fix) == (400, True)
+        status, fix = made("b", "a int, s struct<b: int, c: int, d: int>")
+        assert (status, "columns_max" in fix) == (400, True)
+        grown = client.patch("/v1/streams/a/2345678x", json={"add": "e int"})
+        assert (grown.status_code, "columns_max" in grown.json()["fix"]) == (400, True)
+        with millpond.connect(served.url) as remote, pytest.raises(millpond.errors.InvalidName):
+            remote.create_stream("a/2345678xy")

@@ -7,7 +7,7 @@ altered on the way is refused at creation, with the type to use instead.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
@@ -82,7 +82,7 @@ def check_schema(schema: pa.Schema) -> pa.Schema:
     fields = list(schema)
     _check_names(fields)
     checked = [pa.field(field.name, _checked_type(field.name, field.type, 1), field.nullable) for field in fields]
-    count = sum(_count_fields(field.type) for field in checked)
+    count = count_columns(checked)
     if count > COLUMNS_MAX:
         raise InvalidSchema(
             f"a schema has at most {COLUMNS_MAX} columns, the fields of structs among them, this one {count}",
@@ -162,6 +162,11 @@ def _checked_type(column: str, kind: pa.DataType, depth: int) -> pa.DataType:
 
 def _is_spark_decimal(kind: pa.DataType) -> bool:
     return bool(pa.types.is_decimal128(kind)) and 0 <= kind.scale <= kind.precision
+
+
+def count_columns(fields: Iterable[pa.Field]) -> int:
+    """How many columns there are, the fields of structs among them."""
+    return sum(_count_fields(field.type) for field in fields)
 
 
 def _count_fields(kind: pa.DataType) -> int:

@@ -22,6 +22,7 @@ from millpond.model import predicate as predicates
 from millpond.model.definition import check_durability
 from millpond.model.schema_text import parse_schema, parse_type
 from millpond.model.stored_definition import encode_definition
+from millpond.pond.bounds import Bounds
 from millpond.pond.gate import Gate
 from millpond.query import Where, parse_start, parse_value
 from millpond.query.snapshot import Snapshot
@@ -37,12 +38,17 @@ if TYPE_CHECKING:
     from millpond.pond.stream import Stream
 
 
+_WIDEST = Bounds()
+
+
 class PondDesk:
     """Thread-safe. `flight` tells where the Flight door is (port, TLS), once there is one. `admit` is called with the
     id of each caller that was let in, and may raise: it bounds how often they come, whatever door they take."""
 
-    def __init__(self, pond: Pond, gate: Gate, admit: Callable[[str], None] | None = None) -> None:
-        self._pond, self._gate, self._admit_often = pond, gate, admit
+    def __init__(
+        self, pond: Pond, gate: Gate, admit: Callable[[str], None] | None = None, bounds: Bounds = _WIDEST
+    ) -> None:
+        self._pond, self._gate, self._admit_often, self._bounds = pond, gate, admit, bounds
         self.flight: tuple[int, bool] | None = None
         self._calls: dict[type[ask.Request], Callable[[Caller, Any], Any]] = {
             ask.AboutNode: self._about_node,
@@ -158,9 +164,11 @@ class PondDesk:
 
     def _create(self, caller: Caller, request: ask.Create) -> StreamInfo:
         settle = request.settle
+        schema = _schema(request.schema, request.schema_arrow)
+        self._bounds.check(request.stream, schema)
         made = self._pond.create_stream(
             request.stream,
-            _schema(request.schema, request.schema_arrow),
+            schema,
             keys=request.keys,
             event_time=request.event_time,
             streamlets=request.streamlets,
@@ -182,6 +190,7 @@ class PondDesk:
             added = _schema(request.add, None)
             assert added is not None
             whole = pa.schema([*self._stream(request).schema, *added])
+        self._bounds.check(request.stream, whole)
         return self._pond.alter_stream(request.stream, whole).info()
 
     def _drop(self, caller: Caller, request: ask.Drop) -> DropPlan:

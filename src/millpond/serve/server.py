@@ -25,6 +25,7 @@ import uvloop
 
 from millpond.errors import InvalidValue, MillpondError, Unavailable
 from millpond.flight import FlightDoor
+from millpond.pond.bounds import Bounds
 from millpond.pond.desk import PondDesk
 from millpond.pond.gate import Gate
 from millpond.pond.opening import open_pond
@@ -175,7 +176,8 @@ class PondServer:
         options: dict[str, Any] = {"create": self._create, "progress": progress, **self._pond_settings}
         pond = self._pond = open_pond(self._path, **options)
         rates = RateLimiter(self._settings.requests_per_second, self._settings.requests_burst)
-        desk = PondDesk(pond, gate, rates.check)
+        bounds = Bounds(self._settings.columns_max, self._settings.name_length_max)
+        desk = PondDesk(pond, gate, rates.check, bounds)
         if self._settings.flight:
             where = (self._settings.host, self._settings.flight_port)
             door = self._door = FlightDoor(desk, *where, tls=tls, counters=self._counters)
