@@ -98,7 +98,7 @@ def test_variables_ask_for_labels_that_are_there() -> None:
 def test_the_config_says_where_and_with_what_to_scrape(millpond: Commands) -> None:
     said = millpond(
         *("generate", "prometheus-config", "--target", "pond.example:7070"),
-        *("--token-file", '/etc/a "b"/token: x', "--tls-ca", "/etc/ca.pem"),
+        *("--credentials-file", '/etc/a "b"/token: x', "--ca-file", "/etc/ca.pem"),
     )
     made = yaml.safe_load(said.out)
     (job,) = made["scrape_configs"]
@@ -152,7 +152,7 @@ def test_prometheus_itself_takes_all_of_it(millpond: Commands, tmp_path: Path) -
         pytest.skip("promtool is not installed; the package prometheus has it")
     (tmp_path / "token").write_text("secret")
     config = tmp_path / "prometheus.yml"
-    config.write_text(millpond("generate", "prometheus-config", "--token-file", str(tmp_path / "token")).out)
+    config.write_text(millpond("generate", "prometheus-config", "--credentials-file", str(tmp_path / "token")).out)
     (tmp_path / prometheus.RULES_FILE).write_text(millpond("generate", "prometheus-config", "--rules").out)
     records = [
         {"record": f"panel:{at}", "expr": promql.replace("$__rate_interval", "5m")}

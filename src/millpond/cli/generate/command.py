@@ -48,9 +48,13 @@ def grafana_dashboard(context: typer.Context) -> None:
 def prometheus_config(
     context: typer.Context,
     target: Annotated[str, typer.Option(help="where the node answers: HOST:PORT")] = "127.0.0.1:7070",
-    token_file: Annotated[Path | None, typer.Option(help="a file with the token that Prometheus shows")] = None,
+    credentials_file: Annotated[
+        Path | None, typer.Option(help="where Prometheus finds the token that it shows, on its own machine")
+    ] = None,
     tls: Annotated[bool, typer.Option("--tls", help="the node speaks TLS")] = False,
-    tls_ca: Annotated[Path | None, typer.Option(help="the authority that signed the node's certificate")] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="where Prometheus finds who signed the node's certificate; means --tls")
+    ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="print the alert rules that the config names")] = False,
 ) -> None:
     """Print a Prometheus configuration that scrapes a node, or the alert rules that belong beside it.
@@ -59,7 +63,7 @@ def prometheus_config(
 
     \b
     Examples:
-      millpond generate prometheus-config --target pond.example:7070 --token-file /etc/millpond.token > prometheus.yml
+      millpond generate prometheus-config --target pond.example:7070 --credentials-file token > prometheus.yml
       millpond generate prometheus-config --rules > millpond-rules.yml
     """
     if not _TARGET.fullmatch(target):
@@ -68,7 +72,7 @@ def prometheus_config(
     if rules:
         output.one({"rules": prometheus.rules()}, text=prometheus.rules())
         return
-    ca = None if tls_ca is None else str(tls_ca)
-    text = prometheus.config(target, None if token_file is None else str(token_file), tls, ca)
+    token, ca = (None if path is None else str(path) for path in (credentials_file, ca_file))
+    text = prometheus.config(target, token, tls, ca)
     output.one({"config": text}, text=text)
     output.say(f"alert rules: millpond generate prometheus-config --rules > {prometheus.RULES_FILE}")
