@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import millpond
 from millpond.cli.serve_options import with_settings
 from millpond.errors import InvalidValue
 from millpond.model.names import NAME_LENGTH_MAX
@@ -19,6 +21,7 @@ from millpond.model.schema import COLUMNS_MAX
 from millpond.serve.settings import ServeSettings, check_exposure, is_loopback, kind_of, known_settings
 from millpond.serve.settings_sources import choose, config_file
 
+SOURCE = Path(millpond.__file__).parent
 TLS = {"tls_certificate": "c.pem", "tls_key": "k.pem"}
 
 
@@ -51,6 +54,13 @@ def test_every_setting_says_what_it_is_for() -> None:
     for each in fields(ServeSettings):
         assert each.metadata["doc"].endswith("."), each.name
         assert kind_of(each) in {"text", "choice", "list", "flag", "bytes", "seconds", "count", "number"}
+
+
+def test_every_setting_is_looked_at_by_somebody() -> None:
+    source = "\n".join(path.read_text() for room in ("serve", "cli") for path in (SOURCE / room).rglob("*.py"))
+    assert not [
+        each.name for each in fields(ServeSettings) if not re.search(rf"(settings|serve)\.{each.name}\b", source)
+    ]
 
 
 def test_the_command_line_goes_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:

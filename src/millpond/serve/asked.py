@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cached_property
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 
 from millpond.errors import InvalidInput, UnsupportedMediaType
@@ -52,7 +53,11 @@ class Asked:
         if self._body is None:
             self._body = await read_body(self._receive, dict(self.scope["headers"]), settings)
         self.bytes_in = len(self._body)
-        return decompressed(self._body, self.headers.get("content-encoding"), settings.decoded_bytes_max)
+        encoding = self.headers.get("content-encoding")
+        if not encoding:
+            return self._body
+        # In a thread: what a large body becomes takes longer to make than others should wait.
+        return await anyio.to_thread.run_sync(decompressed, self._body, encoding, settings.decoded_bytes_max)
 
     async def message(self, kind: Any, settings: ServeSettings) -> Any:
         """The body as JSON of a known type."""
