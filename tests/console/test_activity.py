@@ -44,7 +44,7 @@ def test_an_axis_ends_at_a_round_number(served: Served, open_page: OpenPage) -> 
     page = open_page(served)
     rounded = """async (values) => values.map((await import("/console/plots.js")).roundUp)"""
     values = [0, 1, 3, 7.2, 99, 100, 1234, 0.0031]
-    assert page.evaluate(rounded, values) == pytest.approx([1, 1, 5, 10, 100, 100, 2000, 0.005])
+    assert page.evaluate(rounded, values) == pytest.approx([1, 1, 4, 8, 100, 100, 2000, 0.004])
 
 
 def test_the_plots_move_while_records_come(served: Served, open_page: OpenPage) -> None:

@@ -11,7 +11,8 @@ const TOP = 10;
 const BOTTOM = 22;
 // [seconds shown, seconds between marks]: the shortest that holds all samples.
 const SPANS = [[60, 15], [120, 30], [300, 60]];
-const STEPS = [1, 2, 2.5, 5, 10];
+// Their halves are round as well: the line in the middle has a label, too.
+const STEPS = [1, 2, 4, 6, 8, 10];
 
 // The least round number that is not below.
 export function roundUp(value) {

@@ -95,6 +95,9 @@ export function tokensPage(main, signal) {
   const table = el("table", { class: "records", "aria-label": "Tokens" },
     el("thead", {}, el("tr", {}, ["Name", "Rights", "Streams", "Made", "Id", ""].map((head) => el("th", { scope: "col" }, head)))), body);
 
+  const scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Tokens", hidden: true }, table);
+  const card = el("div", { class: "card flush" }, scroll, none);
+
   function rowOf(info) {
     const revoke = button("Revoke…", () => revokeToken(info, refresh), { class: "danger", "aria-label": `Revoke ${info.name}` });
     return el("tr", {},
@@ -111,19 +114,20 @@ export function tokensPage(main, signal) {
       const found = await getJson("/v1/tokens", { signal });
       message.replaceChildren();
       body.replaceChildren(...found.map(rowOf));
-      table.hidden = found.length === 0;
+      card.hidden = false;
+      scroll.hidden = found.length === 0;
       none.hidden = found.length > 0;
       none.textContent = "None yet. While there is none, whoever reaches this server may do everything.";
     } catch (error) {
-      none.hidden = true;
-      if (!signal.aborted) showProblem(message, error);
+      card.hidden = true;
+      // Who is not known is asked for a token already.
+      if (!signal.aborted && error.status !== 401) showProblem(message, error);
     }
   }
 
-  table.hidden = true;
   main.replaceChildren(
     el("div", { class: "bar" }, heading, el("span", { class: "grow" }), button("New token…", () => createToken(refresh), { class: "primary", "data-key": "n" })),
     message,
-    el("div", { class: "card flush" }, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Tokens" }, table), none));
+    card);
   refresh();
 }
