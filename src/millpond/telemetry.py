@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
@@ -51,6 +51,7 @@ KINDS_MAX = 1_000
 OTHER = "_other"
 
 Seconds = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 
 class Counter:
@@ -94,16 +95,17 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += count
         self.sum += value * count
 
-    def observe_many(self, values: Seconds) -> None:
-        """Each of the values."""
+    def observe_many(self, values: Seconds, counts: Counts | None = None) -> None:
+        """Each of the values, once or as many times as `counts` says."""
         if len(values) <= _FEW:
-            for value in values.tolist():
-                self.observe(value)
+            for value, count in zip(values.tolist(), repeat(1) if counts is None else counts.tolist(), strict=False):
+                self.observe(value, count)
             return
-        found = np.bincount(np.searchsorted(self._edges, values, side="left"), minlength=len(self.counts))
+        places = np.searchsorted(self._edges, values, side="left")
+        found = np.bincount(places, counts, minlength=len(self.counts))
         for bucket in np.flatnonzero(found).tolist():
             self.counts[bucket] += int(found[bucket])
-        self.sum += float(values.sum())
+        self.sum += float(values.sum() if counts is None else values @ counts)
 
     def read(self) -> Reading:
         """Any thread."""
@@ -195,10 +197,10 @@ class ReadTelemetry:
             self.rows.add(rows)
             self.bytes.add(size)
 
-    def latency(self, stage: Histogram, seconds: Seconds) -> None:
-        """Records reached a stage, `buffered` or `processed`, so long after they were ingested."""
+    def latency(self, stage: Histogram, seconds: Seconds, records: Counts) -> None:
+        """So many records each reached a stage, `buffered` or `processed`, so long after they were ingested."""
         with self._lock:
-            stage.observe_many(seconds)
+            stage.observe_many(seconds, records)
 
     @property
     def followers(self) -> int:

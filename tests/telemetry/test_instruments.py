@@ -43,6 +43,16 @@ def test_many_values_count_as_each_of_them(seen: list[float]) -> None:
     assert many.read().total == len(seen)
 
 
+@given(values, st.integers(0, 5))
+def test_values_with_counts_count_as_often(seen: list[float], often: int) -> None:
+    one, many = Histogram(BOUNDS), Histogram(BOUNDS)
+    for value in seen:
+        one.observe(value, often)
+    many.observe_many(np.array(seen, dtype=np.float64), np.full(len(seen), often))
+    assert many.counts == one.counts
+    assert many.sum == pytest.approx(one.sum)
+
+
 def test_one_value_so_many_times() -> None:
     histogram = Histogram(BOUNDS)
     histogram.observe(1.5, 10)

@@ -5,10 +5,15 @@ is handed to the consumer, and *processed*, when the consumer comes back for the
 backlog: its age says something about the consumer's absence, nothing about the way of a record. A consumer that falls
 behind while it follows is measured in full, also where records have settled meanwhile.
 
+Records that were appended together have one time of ingestion: what is measured are the runs of it, so that large
+batches cost little.
+
 Not thread-safe: a meter belongs to one read, as the thread that iterates does.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +21,19 @@ import pyarrow as pa
 
 from millpond.clock import Clock
 from millpond.model.schema import INGEST_TIME
-from millpond.telemetry import Follower, Histogram, ReadTelemetry
+from millpond.telemetry import Counts, Follower, Histogram, ReadTelemetry
 
 Micros = npt.NDArray[np.int64]
+
+
+class _Runs(NamedTuple):
+    """Times of ingestion, and how many records have each."""
+
+    times: Micros
+    records: Counts
+
+
+_ONE = np.ones(1, np.int64)
 
 
 class ReadMeter:
@@ -28,7 +43,7 @@ class ReadMeter:
         self._telemetry, self._clock = telemetry, clock
         self._since = clock.now_micros()
         self._following = False
-        self._out: Micros | None = None  # when the records that the consumer has were ingested
+        self._out: _Runs | None = None  # what the consumer has
 
     def follow(self, reader: Follower) -> None:
         """The read goes on as records arrive: its batches have `_ingest_time`."""
@@ -39,8 +54,7 @@ class ReadMeter:
         """The consumer gets these."""
         self._telemetry.read(batch.num_rows, batch.nbytes)
         if self._following:
-            times: Micros = batch.column(INGEST_TIME).view(pa.int64()).to_numpy()
-            self._out = times[times >= self._since]
+            self._out = _runs(batch.column(INGEST_TIME).view(pa.int64()).to_numpy(), self._since)
             self._observe(self._telemetry.buffered)
 
     def came_back(self) -> None:
@@ -50,7 +64,20 @@ class ReadMeter:
             self._out = None
 
     def _observe(self, stage: Histogram) -> None:
-        if self._out is not None and len(self._out):
+        if self._out is not None:
+            times, records = self._out
             # A wall clock may be set back; nothing is done before it was begun.
-            waited = np.maximum(self._clock.now_micros() - self._out, 0) / 1e6
-            self._telemetry.latency(stage, waited)
+            waited = np.maximum(self._clock.now_micros() - times, 0) / 1e6
+            self._telemetry.latency(stage, waited, records)
+
+
+def _runs(times: Micros, since: int) -> _Runs | None:
+    """Those that are not before `since`; None if all are."""
+    if len(times) == 1:
+        return _Runs(times, _ONE) if times[0] >= since else None
+    starts = np.append(0, np.flatnonzero(times[1:] != times[:-1]) + 1)
+    found = _Runs(times[starts], np.diff(starts, append=len(times)))
+    if found.times.min() >= since:
+        return found
+    kept = found.times >= since
+    return _Runs(found.times[kept], found.records[kept]) if kept.any() else None
