@@ -33,7 +33,7 @@ class Served:
     def start(self, *grants: Grant) -> None:
         self.pond = millpond.open(self._path, background=False, disk_reserve_bytes=0)
         desk = PondDesk(self.pond, SecretGate(SECRET, *(grants or (EVERYTHING,))))
-        self.door = FlightDoor(desk, port=self.port, limits=Limits(close_seconds=0.3))
+        self.door = FlightDoor(desk, port=self.port, limits=Limits(close_seconds=0.3, heartbeat_seconds=0.2))
         self.port = self.door.port
 
     def stop(self) -> None:

@@ -29,6 +29,7 @@ class Proxy:
         self._open: list[tuple[socket.socket, socket.socket]] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
+        self._dead: list[tuple[socket.socket, socket.socket]] = []
         self.connections = 0
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
@@ -56,6 +57,9 @@ class Proxy:
         passed = 0
         try:
             while data := source.recv(_CHUNK_BYTES):
+                with self._lock:
+                    if (near, far) in self._dead:
+                        return
                 if limit is not None and passed + len(data) >= limit:
                     sink.sendall(data[: limit - passed])
                     with self._lock:
@@ -75,6 +79,13 @@ class Proxy:
         _reset(near)
         _reset(far)
 
+    def stall(self) -> None:
+        """Let nothing through on the connections that there are, and do not end them either: a cable that is pulled.
+        Connections that are made later are as they should be."""
+        with self._lock:
+            self._dead += self._open
+            self._open = []
+
     def cut(self) -> None:
         """Cut every connection that there is."""
         with self._lock:
@@ -87,6 +98,9 @@ class Proxy:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.cut()
+        for near, far in self._dead:
+            _reset(near)
+            _reset(far)
 
     def __enter__(self) -> Proxy:
         return self

@@ -67,6 +67,19 @@ def test_goes_on_when_the_server_comes_back(served: Served) -> None:
         assert taken(reader, 1) == [1]
 
 
+def test_leaves_a_connection_on_which_nothing_moves_any_more(served: Served) -> None:
+    stream = served.pond.create_stream("numbers", NUMBERS)
+    stream.append({"n": 0})
+    with (
+        Proxy(served.port) as proxy,
+        served.connect(proxy.port, timeout="1s").stream("numbers").read(follow=True) as reader,
+    ):
+        assert taken(reader, 1) == [0]
+        proxy.stall()
+        stream.append({"n": 1})
+        assert taken(reader, 1) == [1]
+
+
 def test_gives_up_in_the_end_with_the_place_to_go_on(served: Served) -> None:
     served.pond.create_stream("numbers", NUMBERS).append([{"n": 0}, {"n": 1}])
     reader = served.connect().stream("numbers").read(follow=True, give_up="300ms")

@@ -108,3 +108,35 @@ def test_many_threads_share_a_producer(served: Served) -> None:
     for thread in range(4):
         mine = [n for n in found if n // 1_000 == thread]
         assert mine == sorted(mine), "each thread's records keep their order"
+
+
+def test_leaves_a_connection_on_which_nothing_moves_any_more(served: Served) -> None:
+    """A cable that is pulled ends no connection: only that answers stay away tells."""
+    stream = served.pond.create_stream("numbers", NUMBERS)
+    with Proxy(served.port) as proxy:
+        remote = served.connect(proxy.port, timeout="500ms").stream("numbers")
+        with remote.producer(linger="1ms") as producer:
+            producer.append({"n": 0}).result(30)
+            before = proxy.connections
+            proxy.stall()
+            producer.append({"n": 1}).result(30)
+            assert proxy.connections > before
+    assert numbers(stream) == [0, 1]
+
+
+@pytest.mark.parametrize("records", [4_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_a_fifth_of_all_answers_cut(served: Served, records: int) -> None:
+    """Each record an append of its own; whenever a few answers have come through, the next ones are lost."""
+    stream = served.pond.create_stream("numbers", NUMBERS, durability="os")
+    dice = random.Random(records)
+    with Proxy(served.port, lambda number: Cut(None, dice.randint(500, 2_500)) if number else Cut()) as proxy:
+        remote = served.connect(served.port).stream("numbers")
+        with_proxy = served.connect(proxy.port).stream("numbers")
+        with with_proxy.producer(batch_bytes="1B", linger="0s", max_in_flight=32) as producer:
+            for n in range(records):
+                producer.append({"n": n})
+        figures = producer.figures
+    assert remote.count() == records
+    assert numbers(stream) == list(range(records))
+    assert figures.batches_acknowledged == records
+    assert figures.duplicates >= records // 5, "too few answers were lost"

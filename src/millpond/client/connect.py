@@ -8,7 +8,6 @@ from pathlib import Path
 from millpond.client.address import Address, Trust, flight_location
 from millpond.client.connection import Connection
 from millpond.client.pond import RemotePond
-from millpond.flight.link import FlightLink
 from millpond.model.units import Duration, parse_seconds
 from millpond.wire.answers import Node
 from millpond.wire.requests import AboutNode
@@ -34,15 +33,7 @@ def connect(
     seconds = parse_seconds(timeout)
     location = flight_location(address, token, trust, seconds)
     tls = trust.for_flight() if location.startswith("grpc+tls") else {}
-    link = FlightLink(
-        location,
-        token,
-        tls_roots=tls.get("tls_root_certs"),
-        certificate=tls.get("cert_chain"),
-        key=tls.get("private_key"),
-        timeout_seconds=seconds,
-    )
-    connection = Connection(link, address.shown, location, token, tls)
+    connection = Connection(address.shown, location, token, tls, seconds)
     try:
         node: Node = connection.ask(AboutNode(), Node)
     except BaseException:

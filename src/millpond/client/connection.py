@@ -16,7 +16,11 @@ from millpond.flight.link import FlightLink
 from millpond.model import predicate as predicates
 from millpond.query import Start, Where
 from millpond.wire.desk import Batches
-from millpond.wire.requests import Call, Fetch, Place
+from millpond.wire.requests import Call, Drop, Fetch, Place, Settle, Verify
+
+# Work at the node that takes as long as there is data, and how long that may be.
+LONG = (Settle, Verify, Drop)
+LONG_SECONDS = 3_600.0
 
 
 class Closable(Protocol):
@@ -24,11 +28,17 @@ class Closable(Protocol):
 
 
 class Connection:
-    """Thread-safe. `shown` is how the node is called in messages; `tls` as Flight's `connect` takes it."""
+    """Thread-safe. `shown` is how the node is called in messages; `tls` as Flight's `connect` takes it.
 
-    def __init__(self, link: FlightLink, shown: str, location: str, token: str | None, tls: dict[str, bytes]) -> None:
-        self._link, self.shown, self.location = link, shown, location
-        self._token, self.tls = token, tls
+    Questions and short streams share one link. What lasts, a producer or a follower, has one of its own (`another`),
+    so that whatever happens to it holds up nobody else, and a new attempt is a new connection."""
+
+    def __init__(
+        self, shown: str, location: str, token: str | None, tls: dict[str, bytes], timeout_seconds: float
+    ) -> None:
+        self.shown, self.location = shown, location
+        self._token, self.tls, self.timeout_seconds = token, tls, timeout_seconds
+        self._link = self._linked()
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._ending: weakref.WeakSet[Closable] = weakref.WeakSet()
@@ -40,13 +50,31 @@ class Connection:
     @property
     def link(self) -> FlightLink:
         """The link, if it is still to be used."""
+        self._check_open()
+        return self._link
+
+    def _check_open(self) -> None:
         if self._closed.is_set():
             raise PondClosed(f"the connection to {self.shown} is closed", hint="connect again")
-        return self._link
+
+    def another(self) -> FlightLink:
+        """A link for one purpose. Who asks for it closes it."""
+        self._check_open()
+        return self._linked()
+
+    def _linked(self) -> FlightLink:
+        return FlightLink(
+            self.location,
+            self._token,
+            tls_roots=self.tls.get("tls_root_certs"),
+            certificate=self.tls.get("cert_chain"),
+            key=self.tls.get("private_key"),
+            timeout_seconds=self.timeout_seconds,
+        )
 
     def ask(self, request: Call, kind: Any) -> Any:
         """The answer, of the kind that the request's class names."""
-        answer = self.link.call(request)
+        answer = self.link.call(request, LONG_SECONDS if isinstance(request, LONG) else None)
         try:
             return msgspec.json.decode(answer, type=kind)
         except msgspec.MsgspecError as error:

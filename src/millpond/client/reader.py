@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from millpond.client.connection import Connection
 from millpond.errors import Backpressure, Unavailable
+from millpond.flight.link import FlightLink
 from millpond.wire.desk import Reader
 from millpond.wire.requests import Read
 
@@ -35,17 +36,36 @@ class RemoteReader(Iterator[pa.RecordBatch]):
     def __init__(self, connection: Connection, request: Read, give_up_seconds: float) -> None:
         self._connection, self._request, self._give_up_seconds = connection, request, give_up_seconds
         self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._link: FlightLink | None = None
         self._left = request.limit
         self._lost_since: float | None = None
         self._failures = 0
         self._held: pa.RecordBatch | None = None
-        self._reader: Reader | None = connection.link.follow(request)
+        self._reader: Reader | None = self._opened(request)
         self._schema = self._reader.schema
-        # Where it begins is asked for now: "latest" must not mean another place after a lost connection.
-        while not self._reader.position and not self._reader.closed and self._held is None:
-            self._held = self._reader.poll()
+        try:
+            # Where it begins is asked for now: "latest" must not mean another place after a lost connection.
+            while not self._reader.position and not self._reader.closed and self._held is None:
+                self._held = self._reader.poll()
+        except BaseException:
+            self.close()
+            raise
         self._position = dict(self._reader.position)
         connection.ends(self)
+
+    def _opened(self, request: Read) -> Reader:
+        if not request.follow:
+            return self._connection.link.follow(request)
+        link = self._connection.another()
+        try:
+            reader = link.follow(request)
+        except BaseException:
+            link.close()
+            raise
+        with self._lock:
+            self._link = link
+        return reader
 
     @property
     def position(self) -> dict[int, int]:
@@ -94,10 +114,13 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         reader = self._reader
         if reader is None:
             again = msgspec.structs.replace(self._request, start=self._position, limit=self._left)
-            reader = self._reader = self._connection.link.follow(again)
+            reader = self._reader = self._opened(again)
         batch, self._held = self._held, None
         if batch is None:
             batch = reader.poll()
+        if self._closed.is_set():
+            self._let_go()  # closed while it was being opened
+            return None
         self._position = dict(reader.position)
         self._lost_since, self._failures = None, 0
         if batch is not None:
@@ -112,9 +135,7 @@ class RemoteReader(Iterator[pa.RecordBatch]):
 
     def _lost(self, error: Unavailable | Backpressure) -> None:
         """Let go of the connection and wait a little, or give up."""
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.close()
+        self._let_go()
         now = time.monotonic()
         self._lost_since = now if self._lost_since is None else self._lost_since
         self._failures += 1
@@ -131,9 +152,16 @@ class RemoteReader(Iterator[pa.RecordBatch]):
     def close(self) -> None:
         """End the iteration. A follower that waits in another thread ends within a moment."""
         self._closed.set()
-        reader = self._reader
+        self._let_go()
+
+    def _let_go(self) -> None:
+        with self._lock:
+            reader, self._reader = self._reader, None
+            link, self._link = self._link, None
         if reader is not None:
             reader.close()
+        if link is not None:
+            link.close()
 
     def __enter__(self) -> RemoteReader:
         return self

@@ -176,7 +176,8 @@ class RemoteStream:
 
         def open_way(producer: str) -> PutWay:
             self._check_there()
-            return PutWay(self._connection.link.put(ask.Append(self._name, producer=producer, durability=chosen)))
+            request = ask.Append(self._name, producer=producer, durability=chosen)
+            return PutWay(self._connection.another(), request, self._connection.timeout_seconds)
 
         self._ingest(newer=False)
         made = Producer(

@@ -22,9 +22,15 @@ from millpond.wire.ticket import LiveTicket, encode_ticket
 
 # Puts that are kept open for the next append. More only hold threads at both ends.
 _KEPT_MAX = 8
-# gRPC's own pauses between attempts to connect. Its defaults go up to two minutes, in which a node that is back again
-# would still seem to be away; how often to try is for callers to say.
-_RECONNECTING = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2_000)]
+_CHANNEL = [
+    # gRPC's own pauses between attempts to connect. Its defaults go up to two minutes, in which a node that is back
+    # again would still seem to be away; how often to try is for callers to say.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # Each link has a connection of its own. gRPC would share one among all links to a node: a connection that hangs
+    # would then hang for every link, also for one that is made to get away from it.
+    ("grpc.use_local_subchannel_pool", 1),
+]
 _Key = tuple[str, str, str | None]
 
 
@@ -44,16 +50,16 @@ class FlightLink:
         """`tls_roots`: whom to trust, where it is not who the system trusts. `certificate` and `key`: who we are, for
         mutual TLS. All as PEM. `timeout_seconds`: how long an answer may take."""
         self._location, self._timeout_seconds = location, timeout_seconds
-        headers = [(b"authorization", f"Bearer {token}".encode())] if token is not None else []
-        self._asking = flight.FlightCallOptions(timeout=timeout_seconds, headers=headers)
-        self._streaming = flight.FlightCallOptions(headers=headers)  # a time-out would be one for the whole stream
+        self._headers = [(b"authorization", f"Bearer {token}".encode())] if token is not None else []
+        self._asking = self._options(timeout_seconds)
+        self._streaming = self._options(None)  # a time-out would be one for the whole stream
         try:
             self._client = flight.FlightClient(
                 location,
                 tls_root_certs=tls_roots,
                 cert_chain=certificate,
                 private_key=key,
-                generic_options=_RECONNECTING,
+                generic_options=_CHANNEL,
             )
         except (pa.ArrowException, ValueError) as error:
             raise InvalidValue(
@@ -63,17 +69,22 @@ class FlightLink:
         self._kept: list[tuple[_Key, Put]] = []
         self._closed = False
 
+    def _options(self, timeout_seconds: float | None) -> flight.FlightCallOptions:
+        return flight.FlightCallOptions(timeout=timeout_seconds, headers=self._headers)
+
     @property
     def location(self) -> str:
         return self._location
 
-    def call(self, request: Call) -> bytes:
-        """The answer, as JSON; `wire.answers` and the request's class say of what."""
+    def call(self, request: Call, timeout_seconds: float | None = None) -> bytes:
+        """The answer, as JSON; `wire.answers` and the request's class say of what. `timeout_seconds`: if not the
+        link's."""
         self._refuse_closed()
         name = str(request.__struct_config__.tag)
         with raised_as_ours(self._location):
             action = flight.Action(name, msgspec.json.encode(request))
-            (result,) = self._client.do_action(action, self._asking)
+            asking = self._asking if timeout_seconds is None else self._options(timeout_seconds)
+            (result,) = self._client.do_action(action, asking)
             answer: bytes = result.body.to_pybytes()
             return answer
 

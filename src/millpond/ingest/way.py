@@ -16,7 +16,7 @@ from millpond.log.engine import Ack
 logger = logging.getLogger(__name__)
 
 # A first retry comes soon, because most failures are a connection that was cut; then ever later.
-PAUSE_SECONDS_FIRST = 0.05
+PAUSE_SECONDS_FIRST = 0.01
 PAUSE_SECONDS_MAX = 5.0
 
 
