@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 import msgspec
@@ -20,6 +20,9 @@ from millpond.flight.errors import as_ours
 from millpond.flight.messages import AckNote, BatchNote, decode_note, encode_note, failure_in
 from millpond.log.engine import Ack
 from millpond.wire.requests import Append
+
+# How long to wait for a node to end a put that is given up.
+_LET_GO_SECONDS = 1.0
 
 
 class Put:
@@ -153,14 +156,20 @@ class Put:
 
     def abandon(self) -> None:
         """Let go of it, whatever has become of what was written."""
-        if not self._ended and self._writer is not None:
-            self._ended = True
-            try:
-                self._writer.done_writing()
-                if not self._hearing.is_alive():
-                    self._writer.close()
-            except (flight.FlightError, pa.ArrowException, OSError) as error:
-                self._failure = self._failure or as_ours(error, self._location)
+        if self._ended or self._writer is None:
+            return
+        self._ended = True
+        self._attempt(self._writer.done_writing)
+        # The node ends what is done. A writer that nobody has closed complains when it is forgotten.
+        self._hearing.join(_LET_GO_SECONDS)
+        if not self._hearing.is_alive():
+            self._attempt(self._writer.close)
+
+    def _attempt(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            self._failure = self._failure or as_ours(error, self._location)
 
     def _why(self, error: Exception) -> MillpondError:
         """What went wrong: the node says it among the acknowledgements, which may arrive a moment later."""
