@@ -6,6 +6,9 @@ becomes the call's own status once the client has stopped writing.
 
 Flow control: the client grants bytes; a batch takes what its note says; nothing is sent at zero or below. So at most
 one batch is sent beyond what was granted, and the node holds no more for a slow follower than that batch.
+
+A follower that has nothing to be sent gets a heartbeat now and then, and answers it. One that says nothing at all for
+long has gone without a word, or is none: its connection is cut.
 """
 
 from __future__ import annotations
@@ -16,11 +19,12 @@ import time
 import msgspec
 from pyarrow import flight
 
-from millpond.errors import MillpondError
+from millpond.errors import MillpondError, Unavailable
 from millpond.flight.errors import as_flight_error, failure_of
 from millpond.flight.limits import Limits
 from millpond.flight.messages import Credit, PushNote, decode_note, encode_note
 from millpond.flight.metering import meter_of
+from millpond.flight.sockets import cut_peer
 from millpond.wire.desk import Reader
 
 # How long the pushing thread waits for credit before it looks whether its client is still there.
@@ -43,9 +47,9 @@ class Following:
         self._reader, self._writer, self._meter = reader, writer, meter_of(context)
         self._changed = threading.Condition()
         self._credit = 0
-        self._said_all = False
+        self._said_all = self._cut = False
         self._failure: Exception | None = None
-        self._sent = time.monotonic()
+        self._sent = self._heard = time.monotonic()
 
     def run(self) -> None:
         """Until the client has gone, or there is no more to send."""
@@ -75,6 +79,7 @@ class Following:
             except MillpondError as error:
                 self._failure = self._failure or error
                 return
+            self._heard = time.monotonic()
             with self._changed:
                 self._credit += granted
                 self._changed.notify()
@@ -86,6 +91,7 @@ class Following:
             self._writer.begin(self._source.schema)
             self._say(PushNote(self._source.position))  # where it begins: "latest" is a place now
             while self._wanted():
+                self._check_heard()
                 if self._has_credit():
                     self._push_next()
                 self._beat_if_due()
@@ -95,6 +101,8 @@ class Following:
         except Exception as error:
             self._failure = self._failure or error
             self._tell_failure(error)
+            if self._cut:
+                cut_peer(self._context.peer())
         finally:
             self._source.close()
 
@@ -102,6 +110,14 @@ class Following:
         if self._failure is not None:
             raise self._failure
         return not self._closing.is_set() and not self._context.is_cancelled()
+
+    def _check_heard(self) -> None:
+        silent = time.monotonic() - self._heard
+        if silent > self._limits.idle_seconds and not self._said_all:
+            self._cut = True
+            raise Unavailable(
+                f"nothing was heard of a follower for {silent:.0f} s", hint="answer heartbeats: grant credit, or 0"
+            )
 
     def _has_credit(self) -> bool:
         with self._changed:

@@ -141,6 +141,7 @@ class FlightLink:
 
     def _take_put(self, key: _Key, schema: pa.Schema) -> Put | None:
         with self._lock:
+            self._kept = [each for each in self._kept if each[1].usable]
             for index, (kept, put) in enumerate(self._kept):
                 if kept == key and put.schema is not None and put.schema.equals(schema, check_metadata=True):
                     del self._kept[index]

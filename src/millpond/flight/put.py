@@ -44,6 +44,8 @@ class Put:
         self._failure: MillpondError | None = None
         self._written = self._taken = 0
         self._ended = False
+        self._writing = threading.Lock()  # gRPC takes one write at a time, the last one included
+        self._ended_writing = False
 
     @property
     def waiting(self) -> int:
@@ -61,14 +63,18 @@ class Put:
             raise self._failure
         if self._ended:
             raise InvalidValue("this put is done", hint="start another one")
+        batch = _plain(batch)
         try:
             if self._writer is None:
                 self._begin(batch.schema)
             assert self._writer is not None
-            if sequence is None:
-                self._writer.write_batch(batch)
-            else:
-                self._writer.write_with_metadata(batch, encode_note(BatchNote(sequence)))
+            with self._writing:
+                if self._ended_writing:
+                    raise self._failure or Unavailable(f"{self._location} ended the put", hint="start another one")
+                if sequence is None:
+                    self._writer.write_batch(batch)
+                else:
+                    self._writer.write_with_metadata(batch, encode_note(BatchNote(sequence)))
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise self._why(error) from error
         self._written += 1
@@ -90,6 +96,7 @@ class Put:
                 failure = failure_in(note)
                 if failure is not None:
                     self._failure = failure
+                    self._end_writing()  # which is what the node waits for
                     break
                 self._acks.put(note.ack)
         except (flight.FlightError, pa.ArrowException, OSError) as error:
@@ -98,6 +105,17 @@ class Put:
             self._failure = self._failure or error
         finally:
             self._acks.put(None)
+
+    def _end_writing(self) -> None:
+        with self._writing:
+            if self._writer is not None and not self._ended_writing:
+                self._ended_writing = True
+                self._attempt(self._writer.done_writing)
+
+    @property
+    def usable(self) -> bool:
+        """Whether more may be written, as far as is known."""
+        return self._failure is None and not self._ended and (self._writer is None or self._hearing.is_alive())
 
     def next_ack(self, timeout_seconds: float | None = None) -> Ack:
         """The acknowledgement of the next batch. Raises what went wrong with it, or with one before."""
@@ -138,28 +156,20 @@ class Put:
             self._ended = True
             return
         self._ended = True
-        failure: MillpondError | None = None
-        try:
-            self._writer.done_writing()
-        except (flight.FlightError, pa.ArrowException, OSError) as error:
-            failure = as_ours(error, self._location)
+        self._end_writing()
         self._hearing.join(self._timeout_seconds)
         if self._hearing.is_alive():
             raise Unavailable(f"{self._location} has not acknowledged everything in time", hint="is it there?")
-        failure = self._failure or failure
-        try:
-            self._writer.close()
-        except (flight.FlightError, pa.ArrowException, OSError) as error:
-            failure = failure or as_ours(error, self._location)
-        if failure is not None:
-            raise failure
+        self._attempt(self._writer.close)
+        if self._failure is not None:
+            raise self._failure
 
     def abandon(self) -> None:
         """Let go of it, whatever has become of what was written."""
         if self._ended or self._writer is None:
             return
         self._ended = True
-        self._attempt(self._writer.done_writing)
+        self._end_writing()
         # The node ends what is done. A writer that nobody has closed complains when it is forgotten.
         self._hearing.join(_LET_GO_SECONDS)
         if not self._hearing.is_alive():
@@ -189,3 +199,11 @@ class Put:
             self.done()
         else:
             self.abandon()
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch whose dictionaries are written out: the node takes none."""
+    if not any(pa.types.is_dictionary(field.type) for field in batch.schema):
+        return batch
+    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

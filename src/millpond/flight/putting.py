@@ -14,7 +14,8 @@ becomes the call's own status once the client has sent something more, or has st
 
 What a batch takes once it is decompressed is known only after Flight has decompressed it: pyarrow offers no bound
 before. The right to write is checked before the first batch is read, and what is too large is refused right after it
-was decoded; so one batch per put is what anybody with that right can make the node take.
+was decoded; so one batch per put is what anybody with that right can make the node take. Columns of types that are
+not safe to decode at all are refused before that.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow import flight
 
-from millpond.errors import Backpressure, InvalidInput
+from millpond.errors import Backpressure, InvalidInput, InvalidRecord, PondClosed
 from millpond.flight.errors import as_flight_error, failure_of
 from millpond.flight.limits import Limits
 from millpond.flight.messages import AckNote, BatchNote, decode_note, encode_note
@@ -81,6 +82,7 @@ class Putting:
         """Until the client has sent all, or something is wrong."""
         definition = self._desk.definition(self._caller, self._request)  # its rights, before anything of it is read
         self._together = not self._request.producer and (definition.streamlets == 1 or not definition.keys)
+        check_plain(self._reader.schema)
         acknowledging = threading.Thread(target=self._acknowledge, name="millpond-acks", daemon=True)
         acknowledging.start()
         try:
@@ -226,6 +228,8 @@ class Putting:
                     assert slot.ack is not None
                     self._writer.write(encode_note(note_of(slot.ack, slot.rows)))
                     self._acknowledged += 1
+        except PondClosed as error:
+            self._fail(error)
         except Exception as error:
             logger.debug("a put's client has gone: %s", error)
             with self._changed:
@@ -235,7 +239,12 @@ class Putting:
     def _next_told(self) -> list[_Slot]:
         """The next ones that are done, once there are some; none when there will be no more."""
         with self._changed:
-            self._changed.wait_for(lambda: self._slots[0].done if self._slots else self._read_all)
+            while not self._changed.wait_for(
+                lambda: self._slots[0].done if self._slots else self._read_all, _LOOK_SECONDS
+            ):
+                # The handler may wait for its client for ever; the client ends the put when it hears of this.
+                if self._closing.is_set() and not self._slots:
+                    raise PondClosed("the node is closing", hint="put again when it is back")
             slots = []
             while self._slots and self._slots[0].done:
                 slots.append(self._slots.popleft())
@@ -264,6 +273,27 @@ class _Slot:
     def told(self, ack: Ack | None, error: BaseException | None) -> None:
         self.ack, self.error, self.done = ack, error, True
         self.putting.told(self)
+
+
+def check_plain(schema: pa.Schema) -> None:
+    """`InvalidRecord` for columns that are not to be decoded at all. Dictionaries may come in parts, which Arrow joins
+    before anybody can look whether they are valid, and a bad one crashes the process; an extension type runs code of
+    its own."""
+    for field in schema:
+        kind = _not_plain(field.type)
+        if kind:
+            raise InvalidRecord(
+                f"column {field.name!r} comes as {kind} type {str(field.type)[:100]}",
+                hint="put plain columns: dictionary_decode() or .storage gives one",
+            )
+
+
+def _not_plain(kind: pa.DataType) -> str:
+    if isinstance(kind, pa.BaseExtensionType):
+        return "extension"
+    if pa.types.is_dictionary(kind):
+        return "dictionary"
+    return next((found for at in range(kind.num_fields) if (found := _not_plain(kind.field(at).type))), "")
 
 
 def _part_of(ack: Ack, at: int, rows: int) -> Ack:

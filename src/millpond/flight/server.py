@@ -129,9 +129,13 @@ class FlightServer(flight.FlightServerBase):
             return self._info(_caller(context), decode_named(descriptor, self._limits.request_bytes_max))
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
-        with self._answering():
-            name = decode_named(descriptor, self._limits.request_bytes_max)
-            return flight.SchemaResult(self._desk.definition(_caller(context), ask.Describe(name)).schema)
+        try:
+            with self._answering():
+                name = decode_named(descriptor, self._limits.request_bytes_max)
+                return flight.SchemaResult(self._desk.definition(_caller(context), ask.Describe(name)).schema)
+        except flight.FlightError as error:
+            # Of this verb alone, pyarrow sends the traceback of an error: it is kept as short as can be.
+            raise error.with_traceback(None) from None
 
     def _info(self, caller: Caller, name: str) -> flight.FlightInfo:
         """A stream with an endpoint per streamlet, each for all that is there of it now, settled and live."""

@@ -11,32 +11,47 @@ import logging
 import os
 import socket
 import stat
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
 
 logger = logging.getLogger(__name__)
 
 # Where Linux lists the open files of a process. Elsewhere nothing is cut.
 _FILES = "/proc/self/fd"
+_Address = tuple[Any, ...]
 
 
 def cut_connections(port: int) -> int:
     """End every connection that was accepted on a port of this process; how many there were."""
-    cut = 0
-    for number in os.listdir(_FILES) if os.path.isdir(_FILES) else ():
-        if _cut(int(number), port):
-            cut += 1
-    logger.info("cut %d connections to port %d", cut, port)
+    return _cut_where(lambda here, there: here[1] == port)
+
+
+def cut_peer(peer: str) -> int:
+    """End the connection of one caller, named as gRPC does: `ipv4:127.0.0.1:41234`, `ipv6:[::1]:41234`."""
+    address, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    wanted = address.strip("[]"), port
+    return _cut_where(lambda here, there: (there[0], str(there[1])) == wanted)
+
+
+def _cut_where(wanted: Callable[[_Address, _Address], bool]) -> int:
+    numbers = [int(number) for number in os.listdir(_FILES)] if os.path.isdir(_FILES) else []
+    cut = sum(_cut(number, wanted) for number in numbers)
+    logger.info("cut %d connections", cut)
     return cut
 
 
-def _cut(number: int, port: int) -> bool:
+def _cut(number: int, wanted: Callable[[_Address, _Address], bool]) -> bool:
     try:
         if not stat.S_ISSOCK(os.fstat(number).st_mode):
             return False  # a copy of a file would be left open, and keep its lock
         # Of a copy, so that closing it leaves gRPC's own alone.
         with socket.socket(fileno=os.dup(number)) as connection:
-            if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.getsockname()[1] != port:
+            if connection.family not in (socket.AF_INET, socket.AF_INET6):
                 return False
-            connection.getpeername()  # the listening one has no peer
+            # The listening one has no peer, and raises.
+            if not wanted(connection.getsockname(), connection.getpeername()):
+                return False
             connection.shutdown(socket.SHUT_RDWR)
             return True
     except OSError:
