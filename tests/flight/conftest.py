@@ -12,11 +12,12 @@ import pytest
 from pyarrow import flight
 
 import millpond
-from millpond.errors import Unauthenticated
-from millpond.flight import FlightDoor, FlightLink, Limits
+from millpond.errors import MillpondError, Unauthenticated
+from millpond.flight import FlightDoor, FlightLink, Limits, Put
 from millpond.pond.desk import PondDesk
 from millpond.pond.gate import OpenGate
 from millpond.wire.access import EVERYTHING, RIGHTS, Caller, Grant
+from millpond.wire.failures import decode_failure
 
 SCHEMA = pa.schema([("vid", pa.string()), ("temp", pa.float64())])
 STREAM = "grid/meters"
@@ -60,6 +61,21 @@ def options(token: str | None = ALL) -> flight.FlightCallOptions:
 
 def readings(*numbers: int) -> pa.RecordBatch:
     return pa.record_batch({"vid": [f"m-{n}" for n in numbers], "temp": [float(n) for n in numbers]}, schema=SCHEMA)
+
+
+def put_many(put: Put) -> None:
+    """Far more than can be on the way before it is known that none is taken."""
+    for n in range(1_000):
+        put.write(readings(n))
+        put.next_ack()
+
+
+def told(error: Exception) -> MillpondError:
+    """What a Flight error tells of."""
+    found = decode_failure(getattr(error, "extra_info", None) or b"")
+    if found is None:
+        raise AssertionError(f"not one of ours: {error!r}")
+    return found
 
 
 @pytest.fixture

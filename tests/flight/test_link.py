@@ -24,7 +24,7 @@ from millpond.model.offsets import OffsetRange
 from millpond.wire.answers import Counted
 from millpond.wire.requests import Append, CountRows, Describe, Get, ListStreams, Read, Scan
 from millpond.wire.tls import Tls
-from tests.flight.conftest import ALL, SCHEMA, STREAM, Node, readings
+from tests.flight.conftest import ALL, SCHEMA, STREAM, Node, put_many, readings
 
 
 def test_calls_and_fetches_answer(node: Node) -> None:
@@ -85,9 +85,7 @@ def test_acks_can_be_taken_after_the_end(node: Node) -> None:
 def test_a_put_that_fails_says_so_whatever_is_done_next(node: Node) -> None:
     put = node.link("read").put(Append(STREAM))
     with pytest.raises(Forbidden):
-        for _ in range(1_000):
-            put.write(readings(1))
-            put.next_ack()
+        put_many(put)
     with pytest.raises(Forbidden):
         put.done()
     assert node.stream.count() == 0

@@ -13,9 +13,8 @@ from pyarrow import flight
 from millpond.errors import Forbidden, Unauthenticated
 from millpond.wire import requests as ask
 from millpond.wire.access import RIGHTS
-from millpond.wire.failures import decode_failure
 from millpond.wire.ticket import LiveTicket, encode_ticket
-from tests.flight.conftest import SCHEMA, STREAM, Node, options, readings
+from tests.flight.conftest import SCHEMA, STREAM, Node, options, readings, told
 
 # What a request needs beside its stream.
 FIELDS: dict[type, dict[str, Any]] = {
@@ -71,9 +70,8 @@ def refusal(act: Callable[[], object]) -> type[Exception] | None:
     except (flight.FlightError, pa.ArrowException) as error:
         if "get_schema" in str(error):  # whose errors pyarrow sends as they are
             return Forbidden if "has no right" in str(error) else None
-        told = decode_failure(getattr(error, "extra_info", b""))
-        assert told is not None, error
-        return type(told) if isinstance(told, Forbidden | Unauthenticated) else None
+        found = told(error)
+        return type(found) if isinstance(found, Forbidden | Unauthenticated) else None
     except OSError as error:  # what pyarrow makes of it in `list_actions`
         return Unauthenticated if "Detail: Unauthenticated" in str(error) else None
     return None

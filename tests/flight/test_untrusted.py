@@ -14,8 +14,7 @@ from pyarrow import flight
 
 from millpond.errors import InvalidInput, MillpondError, TooLarge
 from millpond.flight.messages import action_names
-from millpond.wire.failures import decode_failure
-from tests.flight.conftest import SCHEMA, STREAM, Node, options, readings
+from tests.flight.conftest import SCHEMA, STREAM, Node, options, readings, told
 
 PATH = flight.FlightDescriptor.for_path(STREAM)
 
@@ -40,9 +39,7 @@ def put(node: Node, *batches: pa.RecordBatch, compression: str | None = None) ->
             writer.close()
         except (flight.FlightError, pa.ArrowException) as closing:
             error = closing
-        told = decode_failure(getattr(error, "extra_info", b""))
-        assert told is not None, error
-        return told
+        return told(error)
     return None
 
 
@@ -84,11 +81,11 @@ def extension() -> pa.RecordBatch:
     ],
 )
 def test_bad_batches_are_refused_and_nothing_is_kept(node: Node, name: str, make: Callable[[], pa.RecordBatch]) -> None:
-    told = put(node, make())
+    refused = put(node, make())
     if name == "no columns":
-        assert told is None or isinstance(told, InvalidInput)
+        assert refused is None or isinstance(refused, InvalidInput)
     else:
-        assert isinstance(told, InvalidInput), name
+        assert isinstance(refused, InvalidInput), name
     assert node.stream.count() == 0
     assert put(node, readings(1)) is None
 
@@ -96,8 +93,8 @@ def test_bad_batches_are_refused_and_nothing_is_kept(node: Node, name: str, make
 def test_bad_batches_among_good_small_ones_are_found(node: Node) -> None:
     """Small batches are checked together: none of them is used before all of it is valid."""
     good = [readings(n) for n in range(50)]
-    told = put(node, *good, bad_offsets(1_000_000_000), readings(99))
-    assert isinstance(told, InvalidInput)
+    refused = put(node, *good, bad_offsets(1_000_000_000), readings(99))
+    assert isinstance(refused, InvalidInput)
     assert node.stream.scan()["temp"].to_pylist() == [float(n) for n in range(50)]
 
 
@@ -153,7 +150,7 @@ def test_tickets_actions_and_commands_give_answers_or_our_errors(node: Node, mes
         try:
             act()
         except (flight.FlightError, pa.ArrowException) as error:
-            assert decode_failure(getattr(error, "extra_info", b"")) is not None, error
+            told(error)  # or it is none of ours
     assert node.pond.id
 
 

@@ -11,20 +11,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from millpond.errors import InvalidInput, MillpondError, NoSuchRoute
+from millpond.errors import InvalidInput, NoSuchRoute
 from millpond.flight.messages import action_names, decode_action
-from millpond.wire.failures import decode_failure
 from millpond.wire.requests import Call
-from tests.flight.conftest import SCHEMA, STREAM, Node, options, readings
+from tests.flight.conftest import SCHEMA, STREAM, Node, options, readings, told
 
 DEADLINE_SECONDS = 30.0
-
-
-def ours(error: Exception) -> MillpondError:
-    """What a Flight error tells of."""
-    found = decode_failure(getattr(error, "extra_info", b""))
-    assert found is not None, error
-    return found
 
 
 def got(node: Node, ticket: bytes) -> pa.Table:
@@ -95,12 +87,12 @@ def test_a_put_to_many_streamlets_tells_what_went_where(node: Node) -> None:
     wide = node.pond.create_stream("grid/wide", SCHEMA, keys=["vid"], streamlets=4)
     notes = put(node, flight.FlightDescriptor.for_path("grid/wide"), *(readings(*range(n, n + 9)) for n in range(40)))
     assert [note["rows"] for note in notes] == [9] * 40
-    told: dict[int, int] = {}
+    ends: dict[int, int] = {}
     for note in notes:
         for streamlet, offsets in note["ranges"].items():
-            assert offsets["start"] == told.get(int(streamlet), 0)
-            told[int(streamlet)] = offsets["stop"]
-    assert told == {s: head for s, head in wide.snapshot().heads.items() if head}
+            assert offsets["start"] == ends.get(int(streamlet), 0)
+            ends[int(streamlet)] = offsets["stop"]
+    assert ends == {s: head for s, head in wide.snapshot().heads.items() if head}
 
 
 def test_what_is_wrong_in_the_middle_of_a_put_keeps_what_came_before_and_nothing_after(node: Node) -> None:
@@ -166,7 +158,7 @@ def test_sealed_segments_leave_as_they_are(node: Node) -> None:
 def test_a_get_that_would_never_end_is_refused(node: Node) -> None:
     with pytest.raises(flight.FlightError) as caught:
         got(node, b'{"do":"read","stream":"grid/meters","follow":true}')
-    assert "DoExchange" in ours(caught.value).hint
+    assert "DoExchange" in told(caught.value).hint
 
 
 # What is there.
@@ -185,7 +177,7 @@ def test_flights_are_listed_with_their_schemas(node: Node) -> None:
 def test_a_stream_that_is_not_there_is_said_to_be(node: Node) -> None:
     with pytest.raises(flight.FlightError) as caught:
         node.client().get_flight_info(flight.FlightDescriptor.for_path("grid/nobody"), options())
-    assert ours(caught.value).code == "stream-not-found"
+    assert told(caught.value).code == "stream-not-found"
 
 
 # Actions.
@@ -238,22 +230,22 @@ def test_what_is_no_request_is_refused(node: Node, kind: str, body: bytes) -> No
         decode_action(kind, body)
     with pytest.raises(flight.FlightError) as caught:
         list(node.client().do_action(flight.Action(kind, body), options()))
-    assert isinstance(ours(caught.value), InvalidInput)
+    assert isinstance(told(caught.value), InvalidInput)
 
 
 def test_an_action_that_is_not_there_names_those_that_are(node: Node) -> None:
     with pytest.raises(flight.FlightError) as caught:
         list(node.client().do_action(flight.Action("shutdown", b""), options()))
-    told = ours(caught.value)
-    assert isinstance(told, NoSuchRoute)
-    assert all(name in told.hint for name, _ in action_names())
+    found = told(caught.value)
+    assert isinstance(found, NoSuchRoute)
+    assert all(name in found.hint for name, _ in action_names())
 
 
 def test_long_errors_arrive(node: Node) -> None:
     """gRPC drops answers whose trailers are over 8 KB."""
     with pytest.raises(flight.FlightError) as caught:
         got(node, json.dumps({"do": "scan", "stream": STREAM, "where": "é" * 100_000}).encode())
-    assert ours(caught.value).code == "invalid-predicate"
+    assert told(caught.value).code == "invalid-predicate"
 
 
 # Exchange.

@@ -112,11 +112,6 @@ class Put:
                 self._ended_writing = True
                 self._attempt(self._writer.done_writing)
 
-    @property
-    def usable(self) -> bool:
-        """Whether more may be written, as far as is known."""
-        return self._failure is None and not self._ended and (self._writer is None or self._hearing.is_alive())
-
     def next_ack(self, timeout_seconds: float | None = None) -> Ack:
         """The acknowledgement of the next batch. Raises what went wrong with it, or with one before."""
         if not self.waiting and self._failure is None:
@@ -154,6 +149,8 @@ class Put:
         acknowledgements can still be taken afterwards. Idempotent."""
         if self._ended or self._writer is None:
             self._ended = True
+            if self._failure is not None:
+                raise self._failure
             return
         self._ended = True
         self._end_writing()
