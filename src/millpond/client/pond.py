@@ -196,13 +196,18 @@ class RemotePond:
             progress("pond", total, total)
         return report
 
-    def close(self) -> None:
-        """Flush and close the producers that were made here, and let go of the connection. May be called twice."""
+    def close(self, *, settle: bool | None = None) -> None:
+        """Finish what producers made here have to send, settle if asked, and let go of the connection. The served pond
+        goes on. May be called twice."""
         if self._connection.closed:
             return
         try:
             for producer in list(self._producers):
                 producer.close()
+            if settle:
+                for stream in self.streams():
+                    if stream.definition.settle is not None:
+                        stream.settle()
         finally:
             self._watch.close()
             self._connection.close()
