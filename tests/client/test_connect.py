@@ -14,7 +14,7 @@ import pytest
 
 import millpond
 from millpond.client.address import Address, location_of
-from millpond.errors import Forbidden, InvalidValue, PondClosed, Unauthenticated, Unavailable
+from millpond.errors import Forbidden, InvalidValue, PondClosed, StreamNotFound, Unauthenticated, Unavailable
 from millpond.pond.tokens import TokenGate
 from millpond.wire.access import Grant
 from millpond.wire.answers import Node
@@ -216,6 +216,23 @@ def test_who_may_only_write_can_append_and_nothing_else(served: Served) -> None:
     for forbidden in (lambda: pond.stream("other"), pond.status, pond.verify, pond.audit):
         with pytest.raises(Forbidden):
             forbidden()
+
+
+def test_nobody_is_told_of_streams_that_he_has_no_right_on(served: Served) -> None:
+    for name in ("grid/numbers", "secret/other"):
+        served.pond.create_stream(name, NUMBERS)
+    served.stop()
+    served.start(Grant("grid", frozenset(("read",))))
+    pond = served.connect()
+    assert [each.name for each in pond.streams()] == ["grid/numbers"]
+    with pytest.raises(StreamNotFound) as missing:
+        pond.stream("grid/none")
+    assert missing.value.hint == "streams: grid/numbers"
+    with pytest.raises(Forbidden) as forbidden:
+        pond.stream("secret/other")
+    with pytest.raises(Forbidden) as unknown:
+        pond.stream("secret/unknown")
+    assert forbidden.value.message.replace("other", "unknown") == unknown.value.message
 
 
 def test_what_others_change_is_noticed(served: Served) -> None:

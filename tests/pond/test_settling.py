@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import millpond
-from millpond.errors import DiskFull, SettleFailed
+from millpond.errors import DiskFull, InvalidValue, SettleFailed
 from millpond.testing.manual_clock import ManualClock
 from tests.pond.conftest import METERS, Ponds, rows, temps
 
@@ -49,7 +49,7 @@ def test_by_bytes_and_by_time(ponds: Ponds) -> None:
             stream.append(rows(0, 100))
         until(lambda: large.status().rows_settled == 100 and timely.status().rows_settled == 100)
         assert never.status().rows_live == 100
-        with pytest.raises(SettleFailed, match="not archived"):
+        with pytest.raises(InvalidValue, match="not archived"):
             never.settle()
 
 

@@ -176,6 +176,7 @@ def test_an_altered_stream_takes_the_new_column(ponds: Ponds) -> None:
         ]
 
 
+@pytest.mark.embedded
 def test_submitted_records_are_read_back_as_they_are(pond: millpond.Pond) -> None:
     """Of every kind that a door submits: JSON and dicts, with a schema and raw, with what they may leave out."""
     columns = [("n", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("tags", pa.list_(pa.string()))]

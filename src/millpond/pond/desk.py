@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,15 @@ class PondDesk:
         """The one check. A request that takes no right is answered with what the caller may see."""
         if request.right is not None:
             check(caller, request.right, request.stream)
+        if request.stream and not isinstance(request, ask.Create):
+            self._check_there(caller, request)
+
+    def _check_there(self, caller: Caller, request: ask.Request) -> None:
+        try:
+            self._stream(request)
+        except StreamNotFound as error:  # its hint names streams: only those that the caller may know of
+            seen = [stream.name for stream in self._pond.streams() if _sees(caller, stream.name)]
+            raise StreamNotFound(error.message, hint=f"streams: {', '.join(seen[:8]) or 'none yet'}") from None
 
     def _stream(self, request: ask.Request) -> Stream:
         return self._pond.stream(request.stream)
@@ -160,7 +170,12 @@ class PondDesk:
         return Node(metadata.version("millpond"), self._pond.id, port, tls, caller.name, grants)
 
     def _list_streams(self, caller: Caller, request: ask.ListStreams) -> list[StreamInfo]:
-        return [stream.info() for stream in self._pond.streams() if _sees(caller, stream.name)]
+        found = []
+        for stream in self._pond.streams():
+            if _sees(caller, stream.name):
+                with contextlib.suppress(StreamNotFound):  # dropped since it was listed
+                    found.append(stream.info())
+        return found
 
     def _create(self, caller: Caller, request: ask.Create) -> StreamInfo:
         settle = request.settle
