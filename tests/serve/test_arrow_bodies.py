@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import InvalidRecord, TooLarge
+from millpond.ingest.arrow import to_batch
 from millpond.serve.arrow_bodies import ArrowBody, read_arrow_body
 from tests.conftest import ROOT
 
@@ -31,6 +33,25 @@ def stream(*batches: pa.RecordBatch, **options: Any) -> bytes:
     return sink.getvalue()
 
 
+# The columns of `batch`, as a stream has them.
+STORED = pa.schema(
+    [
+        ("n", pa.int64()),
+        ("s", pa.string()),
+        ("d", pa.string()),
+        ("l", pa.list_(pa.int64())),
+        ("m", pa.map_(pa.string(), pa.int64())),
+        ("t", pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))])),
+        ("v", pa.string()),
+        ("z", pa.int8()),
+        ("b", pa.bool_()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("day", pa.date32()),
+        ("sum", pa.decimal128(20, 4)),
+    ]
+)
+
+
 def batch(rows: int = 100) -> pa.RecordBatch:
     return pa.record_batch(
         {
@@ -43,8 +64,15 @@ def batch(rows: int = 100) -> pa.RecordBatch:
             "v": pa.array(["a long text that is not inlined"] * rows, pa.string_view()),
             "z": pa.nulls(rows),
             "b": pa.array([n % 3 == 0 for n in range(rows)]),
+            "at": pa.array(range(rows), pa.timestamp("us", tz="UTC")),
+            "day": pa.array(range(rows), pa.date32()),
+            "sum": pa.array([Decimal(n) / 4 for n in range(rows)], pa.decimal128(20, 4)),
         }
     )
+
+
+def test_what_is_read_fits_a_stream() -> None:
+    assert to_batch(STORED, read(stream(batch())).batches[0]).num_rows == 100
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
@@ -148,6 +176,13 @@ def test_offsets_that_point_outside_are_refused() -> None:
         read(stream(pa.record_batch([bad], names=["s"])))
 
 
+def test_names_that_are_not_utf8_are_refused() -> None:
+    for good in (stream(pa.record_batch({"a_name": [1]})), stream(pa.record_batch({"s": [{"a_name": 1}]}))):
+        assert read(good).batches
+        with pytest.raises(InvalidRecord):
+            read(good.replace(b"a_name", b"a_\xffame"))
+
+
 def test_text_that_is_not_utf8_is_refused() -> None:
     bad = pa.array([b"\xff\xfe"]).view(pa.string())
     with pytest.raises(InvalidRecord):
@@ -182,6 +217,8 @@ import pyarrow as pa
 sys.path.insert(0, {root!r})
 from tests.serve.test_arrow_bodies import batch, read, stream
 from millpond.errors import InvalidInput
+from millpond.ingest.arrow import to_batch
+from tests.serve.test_arrow_bodies import STORED
 
 random.seed({seed})
 bodies = [stream(batch(20), batch(4), compression=form) for form in (None, "lz4", "zstd")]
@@ -204,7 +241,7 @@ for turn in range({turns}):
             body = bytearray(b"x")
     try:
         for each in read(bytes(body)).batches:
-            each.to_pylist()
+            to_batch(STORED, each)
     except InvalidInput as error:
         assert error.hint
         refused += 1

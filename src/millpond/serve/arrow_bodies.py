@@ -68,6 +68,8 @@ def _check_schema(schema: pa.Schema, columns_max: int) -> None:
                 f"over {columns_max} columns, inner ones among them", hint="columns_max of the server is the bound"
             )
         kind = field.type
+        # Arrow does not look whether names are text; Python does when it is asked for one.
+        _ = field.name, kind.tz if pa.types.is_timestamp(kind) else None
         if isinstance(kind, pa.BaseExtensionType) or _EXTENSION in (field.metadata or {}):
             raise InvalidRecord(
                 f"column {field.name!r} has an extension type", hint="send the type that it is stored as"
