@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from millpond.errors import InvalidRecord
 from millpond.ingest.bounds import APPEND_BYTES_MAX, check_bytes, check_rows, decoded_bytes, map_entries
-from millpond.ingest.castable import why_not
+from millpond.ingest.castable import unsafe, why_not
 from millpond.model import misfit
 from millpond.model.misfit import Place, row_place
 from millpond.model.row_types import DAYS_MAX, DAYS_MIN, MICROS_MAX, MICROS_MIN
@@ -47,6 +47,7 @@ def to_batch(
     if fitting is not None:
         return fitting
     _check_names(schema, data.schema.names, place)
+    _check_safe(data.schema)
     arrays, size = [], 0
     for field in schema:
         if data.schema.get_field_index(field.name) < 0:
@@ -122,6 +123,13 @@ def _check_names(schema: pa.Schema, names: list[str], place: Place) -> None:
     for field in schema:
         if not field.nullable and field.name not in names:
             raise misfit.missing_column(place(0), field.name)
+
+
+def _check_safe(schema: pa.Schema) -> None:
+    for field in schema:
+        reason = unsafe(field.type)
+        if reason:
+            raise InvalidRecord(f"column {field.name!r}: {reason}", hint="cast it before appending")
 
 
 def _check_type(column: Column, field: pa.Field, whole_floats: bool) -> None:

@@ -21,6 +21,20 @@ def _any(kind: pa.DataType, tests: tuple[Callable[[pa.DataType], bool], ...]) ->
     return any(test(kind) for test in tests)
 
 
+def unsafe(kind: pa.DataType) -> str:
+    """Why no value of a type may be looked at, however valid it is; "" if they may.
+
+    Arrow takes any scale for a decimal, and then reads its table of powers of ten outside of it (a crash), or writes as
+    many zeros as the scale says (gigabytes)."""
+    if _types.is_decimal(kind) and not 0 <= kind.scale <= kind.precision:
+        return f"decimals of {kind.precision} digits, {kind.scale} of them after the point, are not taken"
+    if _types.is_dictionary(kind):
+        return unsafe(kind.value_type)
+    if _types.is_nested(kind):
+        return next(filter(None, (unsafe(kind.field(index).type) for index in range(kind.num_fields))), "")
+    return ""
+
+
 def why_not(source: pa.DataType, target: pa.DataType, *, whole_floats: bool = False, nested: bool = False) -> str:
     """ "" if columns of `source` may be cast to `target`, the reason otherwise.
 

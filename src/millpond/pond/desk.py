@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from millpond.errors import InvalidInput, InvalidSchema, InvalidValue, MillpondError, StreamNotFound
+from millpond.ingest.arrow_stream import read_arrow_body
 from millpond.log.engine import Ack, Told
 from millpond.model import definition as model
 from millpond.model import predicate as predicates
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 
 _WIDEST = Bounds()
+# A key in Arrow's form, decompressed.
+_KEY_BYTES_MAX = 2_000_000
 
 
 class PondDesk:
@@ -316,12 +319,11 @@ def _decoded(decode: Callable[[], Any]) -> Any:
 
 def _exact(text: str) -> Any:
     try:
-        with pa.ipc.open_stream(base64.b64decode(text, validate=True)) as reader:
-            table = reader.read_all()
-        table.validate(full=True)
-        value = table.column(0)[0].as_py()
-    except MillpondError:
-        raise
-    except Exception as error:
+        _, (batch,) = read_arrow_body(
+            base64.b64decode(text, validate=True), decoded_bytes_max=_KEY_BYTES_MAX, rows_max=1, columns_max=1
+        )
+        return batch.column(0)[0].as_py()
+    except MillpondError as error:
+        raise InvalidInput(f"not a key as Arrow serialises it: {error.message}", hint="send the key as text") from None
+    except (ValueError, IndexError, pa.ArrowException) as error:
         raise InvalidInput(f"not a key as Arrow serialises it: {error}", hint="send the key as text") from None
-    return value

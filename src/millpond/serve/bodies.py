@@ -3,7 +3,7 @@
 A compressed body says nothing true about how large it becomes (a kilobyte can become a gigabyte), so it is decompressed
 piece by piece and dropped when it passes the limit. How deep JSON nests is found without a step of Python per byte:
 where there are too few brackets to be too deep there is nothing to do, otherwise the text is boiled down to quotes and
-brackets first. Everything here is pure and synchronous. Arrow has a file of its own, `arrow_bodies`.
+brackets first. Everything here is pure and synchronous. Arrow has a file of its own, `ingest.arrow_stream`.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ import msgspec
 import pyarrow as pa
 
 from millpond.errors import TooLarge, UnsupportedMediaType
+from millpond.ingest.arrow_stream import read_arrow_body
 from millpond.ingest.text import read_json, reader_of
 from millpond.model.definition import StreamDefinition
 from millpond.serve import cloudevents
-from millpond.serve.arrow_bodies import read_arrow_body
 from millpond.serve.bodies import check_json_depth
 from millpond.serve.forms import ARROW, CSV, JSON, NDJSON, media_type
 from millpond.serve.settings import ServeSettings

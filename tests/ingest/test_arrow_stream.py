@@ -15,7 +15,7 @@ import pytest
 
 from millpond.errors import InvalidRecord, TooLarge
 from millpond.ingest.arrow import to_batch
-from millpond.serve.arrow_bodies import ArrowBody, read_arrow_body
+from millpond.ingest.arrow_stream import ArrowBody, read_arrow_body
 from tests.conftest import ROOT
 
 LIMITS = {"decoded_bytes_max": 10_000_000, "rows_max": 100_000, "columns_max": 50}
@@ -176,6 +176,18 @@ def test_offsets_that_point_outside_are_refused() -> None:
         read(stream(pa.record_batch([bad], names=["s"])))
 
 
+@pytest.mark.parametrize("scale", [-2_147_483_644, -1, 21, 2_147_483_000])
+def test_decimals_that_arrow_itself_cannot_stand_are_refused(scale: int) -> None:
+    """They are valid in Arrow's eyes, and crash the process or fill its memory when a value is looked at."""
+    odd = pa.nulls(1, pa.decimal128(20, scale))
+    for column in (odd, pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), odd)):
+        sent = pa.record_batch([column], names=["sum"])
+        with pytest.raises(InvalidRecord, match="decimals"):
+            read(stream(sent))
+        with pytest.raises(InvalidRecord, match="decimals"):
+            to_batch(pa.schema([("sum", pa.decimal128(20, 4))]), sent)
+
+
 def test_names_that_are_not_utf8_are_refused() -> None:
     for good in (stream(pa.record_batch({"a_name": [1]})), stream(pa.record_batch({"s": [{"a_name": 1}]}))):
         assert read(good).batches
@@ -215,10 +227,10 @@ import faulthandler, io, random, sys
 faulthandler.enable()
 import pyarrow as pa
 sys.path.insert(0, {root!r})
-from tests.serve.test_arrow_bodies import batch, read, stream
+from tests.ingest.test_arrow_stream import batch, read, stream
 from millpond.errors import InvalidInput
 from millpond.ingest.arrow import to_batch
-from tests.serve.test_arrow_bodies import STORED
+from tests.ingest.test_arrow_stream import STORED
 
 random.seed({seed})
 bodies = [stream(batch(20), batch(4), compression=form) for form in (None, "lz4", "zstd")]

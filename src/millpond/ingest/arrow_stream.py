@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from millpond.errors import InvalidRecord, TooLarge
+from millpond.ingest.castable import unsafe
 from millpond.model.units import format_bytes
 
 # A batch a message, and a dictionary. More are no stream that anybody writes.
@@ -74,6 +75,8 @@ def _check_schema(schema: pa.Schema, columns_max: int) -> None:
             raise InvalidRecord(
                 f"column {field.name!r} has an extension type", hint="send the type that it is stored as"
             )
+        if unsafe(kind):
+            raise InvalidRecord(f"column {field.name!r}: {unsafe(kind)}", hint="cast it before sending")
         if pa.types.is_dictionary(kind):
             fields.append(pa.field(field.name, kind.value_type))
         elif pa.types.is_nested(kind):
