@@ -31,7 +31,7 @@ def tab_to(page: Page, name: str) -> None:
 
 def test_a_stream_is_made_used_and_dropped_with_keys_alone(used: Served, open_page: OpenPage) -> None:
     page = open_page(used, expected="ERR_INCOMPLETE_CHUNKED")
-    expect(page.get_by_role("link", name="used/meters")).to_be_visible()
+    expect(page.get_by_role("link", name="used/meters", exact=True)).to_be_visible()
     page.keyboard.press("n")
     page.keyboard.type("keys/only")
     page.keyboard.press("Tab")
@@ -133,7 +133,7 @@ def contrast(page: Page, selector: str) -> float:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read_in_the_light_and_in_the_dark(used: Served, open_page: OpenPage, scheme: str) -> None:
     page = open_page(used, scheme=scheme)
-    expect(page.get_by_role("link", name="used/meters")).to_be_visible()
+    expect(page.get_by_role("link", name="used/meters", exact=True)).to_be_visible()
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, ground.removeprefix("rgb(").rstrip(")").split(","))) > 384) == (scheme == "light")
     for selector in ("h1", ".total", ".c-name a", ".c-name small", "nav a:not([aria-current])", ".foot a"):
