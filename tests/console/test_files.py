@@ -6,9 +6,10 @@ import re
 
 import httpx
 import pytest
+from playwright.sync_api import Error
 
 from millpond.serve.console_files import console_files
-from tests.console.conftest import Served
+from tests.console.conftest import OpenPage, Served
 
 FILES = console_files()
 MODULES = sorted(path for path in FILES if path.endswith(".js"))
@@ -47,6 +48,14 @@ def test_a_file_goes_out_under_a_strict_policy_and_once(served: Served, path: st
     assert answer.headers["x-content-type-options"] == "nosniff"
     again = httpx.get(served.url + path, headers={"If-None-Match": answer.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_browser_itself_refuses_text_as_markup(served: Served, open_page: OpenPage) -> None:
+    page = open_page(served, expected="Trusted")
+    with pytest.raises(Error, match="TrustedHTML"):
+        page.evaluate("document.body.innerHTML = '<img src=x onerror=alert(1)>'")
+    page.wait_for_function("window.violations.length > 0")
+    assert page.evaluate("window.violations.splice(0)") == ["require-trusted-types-for"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def ask(page: Page, where: str, columns: str = "", limit: str = "100") -> None:
     page.get_by_label("Where").fill(where)
     page.get_by_label("Columns").fill(columns)
     page.get_by_label("Limit").fill(limit)
-    page.get_by_role("button", name="Run").click()
+    page.get_by_role("button", name="Run", exact=True).click()
 
 
 def test_what_matches_is_shown_with_what_it_took(asked: Served, open_page: OpenPage) -> None:

@@ -53,9 +53,9 @@ export function exactTime(milliseconds) {
 }
 
 // What stands in a cell. A value that is no text is shown as JSON has it.
-export function shown(value) {
+export function shown(value, indent = 0) {
   if (value === null || value === undefined) return "null";
   if (typeof value === "string") return value;
-  if (typeof value === "object") return JSON.stringify(value, (_, part) => (typeof part === "bigint" ? `${part}` : part));
+  if (typeof value === "object") return JSON.stringify(value, (_, part) => (typeof part === "bigint" ? `${part}` : part), indent);
   return String(value);
 }

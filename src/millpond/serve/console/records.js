@@ -1,13 +1,13 @@
 // A table of records. Columns are those of the records, in the order in which they first appear; system columns last.
 
-import { el } from "./dom.js";
+import { button, el } from "./dom.js";
+import { openDialog } from "./dialog.js";
 import { shown } from "./format.js";
 import { when } from "./when.js";
 
 const SYSTEM = ["_streamlet", "_offset", "_ingest_time"];
-// Longer values are cut on the page, with the whole of them, up to a bound, as title.
-const TEXT_MAX = 200;
-const TITLE_MAX = 4000;
+// Longer values are cut in the table; pressing one shows the whole of it.
+const TEXT_MAX = 40;
 
 function isNumber(value) {
   return typeof value === "number" || typeof value === "bigint";
@@ -17,8 +17,9 @@ function cellOf(column, value) {
   if (column === "_ingest_time" && typeof value === "string") return el("td", { class: "number" }, when(Date.parse(value)));
   const text = shown(value);
   const kind = value === null || value === undefined ? "null" : isNumber(value) ? "number" : null;
-  const cut = text.length > TEXT_MAX;
-  return el("td", { class: kind, title: text.length > 40 ? text.slice(0, TITLE_MAX) : null }, cut ? `${text.slice(0, TEXT_MAX)}…` : text);
+  if (text.length <= TEXT_MAX) return el("td", { class: kind }, text);
+  const whole = () => openDialog(column, { body: el("pre", { tabindex: "0" }, shown(value, 2)) });
+  return el("td", {}, button(`${text.slice(0, TEXT_MAX)}…`, whole, { class: "value", title: "Show the whole value" }));
 }
 
 export function recordsTable(label) {
