@@ -10,7 +10,7 @@ from typing import Any
 import anyio.to_thread
 import msgspec
 
-from millpond.errors import InvalidInput, UnsupportedMediaType
+from millpond.errors import InvalidInput, TooLarge, UnsupportedMediaType
 from millpond.serve.bodies import BodyBuffer, check_json_depth, decompressed
 from millpond.serve.forms import JSON, media_type
 from millpond.serve.routes import Match
@@ -22,6 +22,10 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+
+
+# What is no record is a name or a schema: decoded in the event loop, while others wait.
+MESSAGE_BYTES_MAX = 4_000_000
 
 
 class Gone(Exception):
@@ -65,6 +69,11 @@ class Asked:
         if media and media != JSON and not media.endswith("+json"):
             raise UnsupportedMediaType(f"a body of {media[:100]!r}", hint=f"send {JSON}")
         body = await self.body(settings)
+        if len(body) > MESSAGE_BYTES_MAX:
+            raise TooLarge(
+                f"a message of {len(body):,} bytes is over the bound of {MESSAGE_BYTES_MAX:,}",
+                hint="only records may be larger",
+            )
         check_json_depth(body, settings.json_depth_max)
         try:
             return msgspec.json.decode(body, type=kind)

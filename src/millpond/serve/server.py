@@ -25,6 +25,7 @@ import uvloop
 
 from millpond.errors import InvalidValue, MillpondError, Unavailable
 from millpond.flight import FlightDoor
+from millpond.flight.limits import Limits
 from millpond.pond.bounds import Bounds
 from millpond.pond.desk import PondDesk
 from millpond.pond.gate import Gate
@@ -180,7 +181,12 @@ class PondServer:
         desk = PondDesk(pond, gate, rates.check, bounds)
         if self._settings.flight:
             where = (self._settings.host, self._settings.flight_port)
-            door = self._door = FlightDoor(desk, *where, tls=tls, counters=self._counters)
+            limits = Limits(
+                streams_max=self._settings.followers_max,
+                calls_max=self._settings.calls_max,
+                idle_seconds=self._settings.idle_seconds,
+            )
+            door = self._door = FlightDoor(desk, *where, tls=tls, limits=limits, counters=self._counters)
             desk.flight = (door.port, tls is not None)
         self._metrics = MetricsPage(pond, self._counters)
         # What is there now stays: the collector need not look at it again and again while requests come and go.

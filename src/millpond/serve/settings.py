@@ -89,7 +89,12 @@ class ServeSettings:
     page_rows_max: int = _setting(10_000, "The most records in one page of an answer.", low=1, high=1_000_000)
     connections_max: int = _setting(1_000, "Connections at once; further ones are refused.", low=1, high=100_000)
     calls_max: int = _setting(64, "Calls at once that read, settle or wait; further ones get 429.", low=1, high=1_000)
-    followers_max: int = _setting(200, "Streams followed at once; further ones get 429.", low=1, high=10_000)
+    followers_max: int = _setting(
+        200,
+        "Streams followed at once by REST; puts, gets and followers at once by Flight. Further ones get 429.",
+        low=1,
+        high=10_000,
+    )
     requests_per_second: float = _setting(
         0.0, "Requests that each token may make a second, over time; 0 sets no bound.", high=10_000_000
     )
