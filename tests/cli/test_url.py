@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from millpond.pond.tokens import TokenGate
 from millpond.wire.requests import CreateToken
 from tests.cli.conftest import Commands, readings, rows
 from tests.serving import Served, serving
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +61,20 @@ def test_the_whole_way_of_a_record(remote: Commands, tmp_path: Path) -> None:
     assert remote("status", "grid/meters", "--json").one["rows_settled"] == 100
     assert remote("status", "--json").one["streams"][0]["name"] == "grid/meters"
     assert remote("verify", "--json").one["ok"]
+
+
+def test_sql_sees_live_and_settled_records_as_one(
+    remote: Commands, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import millpond.spark.session
+
+    monkeypatch.setattr(millpond.spark.session, "local_session", lambda *_, **__: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    remote("put", "grid/meters", input=readings(60))
+    remote("settle")
+    remote("put", "grid/meters", input=readings(40, start=60))
+    said = remote("sql", "SELECT count(*) AS n, max(temp) AS t FROM grid_meters", "--json")
+    assert said.one == {"n": 100, "t": 9.9}
 
 
 def test_streams_are_described_altered_and_dropped(remote: Commands) -> None:

@@ -19,6 +19,7 @@ from millpond.pond.tokens import TokenGate
 from millpond.wire.access import Grant
 from millpond.wire.answers import Node
 from millpond.wire.requests import CreateToken
+from tests.cli.conftest import Commands
 from tests.client.conftest import NUMBERS, SECRET, Certificates, Served
 from tests.serving import serving
 
@@ -56,6 +57,8 @@ def test_with_tls_and_a_token(tmp_path: Path, certificates: Certificates) -> Non
             assert pond.node().flight_tls
         with millpond.connect(server.flight.replace("grpc:", "grpc+tls:"), token, ca=ca) as pond:
             assert pond.stream("numbers").count() == 1
+        listed = Commands(path)("streams", "--json", "--pond", url, "--token", token, "--ca", str(ca)).several
+        assert [each["name"] for each in listed] == ["numbers"]
         with pytest.raises(Unavailable, match="is not trusted") as untrusted:
             millpond.connect(url, token)
         assert "--ca" in untrusted.value.hint
@@ -64,6 +67,20 @@ def test_with_tls_and_a_token(tmp_path: Path, certificates: Certificates) -> Non
                 millpond.connect(wrong, "not-" + token, ca=ca)
         with pytest.raises(Unavailable):
             millpond.connect(server.url, token, timeout="10s")  # TLS is spoken there
+
+
+def test_with_mutual_tls(tmp_path: Path, certificates: Certificates) -> None:
+    ca, cert, key = certificates
+    path = tmp_path / "pond"
+    millpond.open(path).close()
+    options = ("--tls-certificate", str(cert), "--tls-key", str(key), "--tls-client-roots", str(ca))
+    with serving(path, *options) as server:
+        url, flight = server.url.replace("http:", "https:"), server.flight.replace("grpc:", "grpc+tls:")
+        for address in (url, flight):
+            with millpond.connect(address, ca=ca, certificate=cert, key=key) as pond:
+                assert pond.streams() == []
+            with pytest.raises(Unavailable):
+                millpond.connect(address, ca=ca, timeout="10s")
 
 
 def test_a_server_that_is_away() -> None:
