@@ -124,6 +124,7 @@ def test_leaves_a_connection_on_which_nothing_moves_any_more(served: Served) -> 
     assert numbers(stream) == [0, 1]
 
 
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("records", [2_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_a_fifth_of_all_answers_cut(served: Served, records: int) -> None:
     """Each record an append of its own; whenever a few answers have come through, the next ones are lost."""
