@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 from pyarrow import flight as arrow_flight
 
@@ -34,7 +35,7 @@ def flight() -> bool:
         arrow_flight.connect(ours["bare"]) as listed,
     ):
         met = [_put(link, plain, 10_000, ">= 0.4"), _put(link, plain, 1_000, ">= 0.25"), _get(link, listed)]
-        met += _push(link, plain)
+        met += _push(ours["pond"], plain)
     return all(met)
 
 
@@ -103,7 +104,11 @@ def _get(link: FlightLink, listed: arrow_flight.FlightClient) -> bool:
     )
 
 
-def _push(link: FlightLink, plain: arrow_flight.FlightClient) -> list[bool]:
+def _command(request: Append | Read) -> arrow_flight.FlightDescriptor:
+    return arrow_flight.FlightDescriptor.for_command(msgspec.json.encode(request))
+
+
+def _push(location: str, plain: arrow_flight.FlightClient) -> list[bool]:
     """Seconds from an append to its push, at `os`, against a batch that comes straight back."""
     batch = records.batch(1, 1)
     writer, reader = plain.do_exchange(arrow_flight.FlightDescriptor.for_path("x"))
@@ -115,18 +120,22 @@ def _push(link: FlightLink, plain: arrow_flight.FlightClient) -> list[bool]:
         reader.read_chunk()
         return time.perf_counter() - began
 
-    with (
-        link.put(Append("bench/push", durability="os")) as put,
-        link.follow(Read("bench/push", start="latest", follow=True)) as follower,
-    ):
+    # The same kind of client at both: what is compared are the servers.
+    with arrow_flight.connect(location) as appending, arrow_flight.connect(location) as following:
+        options = arrow_flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())])
+        put, acks = appending.do_put(_command(Append("bench/push", durability="os")), records.SCHEMA, options)
+        read = Read("bench/push", start="latest", follow=True)
+        granting, pushed = following.do_exchange(_command(read), options)
+        granting.write_metadata(b'{"credit": 1000000000}')
+        pushed.read_chunk()  # where it begins
 
         def push() -> float:
             began = time.perf_counter()
-            put.write(batch)
-            while follower.poll() is None:
-                pass
+            put.write_batch(batch)
+            while pushed.read_chunk().data is None:
+                granting.write_metadata(b'{"credit": 0}')  # a heartbeat
             taken = time.perf_counter() - began
-            put.next_ack()
+            acks.read()
             return taken
 
         for _ in range(100):
@@ -135,6 +144,10 @@ def _push(link: FlightLink, plain: arrow_flight.FlightClient) -> list[bool]:
         for _ in range(PINGS // 100):  # in turns, a hundred at a time
             ours += [push() for _ in range(100)]
             bare += [round_trip() for _ in range(100)]
+            granting.write_metadata(b'{"credit": 0}')
+        granting.done_writing()
+        pushed.cancel()
+        put.close()
     writer.close()
     met = []
     for part in (50, 99):

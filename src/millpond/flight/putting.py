@@ -43,7 +43,9 @@ logger = logging.getLogger(__name__)
 
 # How long the handler waits for room before it looks whether its client is still there.
 _LOOK_SECONDS = 0.2
-# What is held back is submitted when it is this much: beyond it, putting together gains nothing.
+# Batches of this size gain nothing from being put together with others.
+_LARGE_BYTES = 250_000
+# What is held back is submitted when it is this much.
 _TOGETHER_BYTES = 1_000_000
 
 
@@ -127,7 +129,8 @@ class Putting:
             self._bytes += slot.bytes
             self._held.append((slot, request, batch))
             self._held_bytes += slot.bytes
-            wait = self._together and self._under_way > 0 and self._held_bytes < _TOGETHER_BYTES
+            small = slot.bytes < _LARGE_BYTES and self._held_bytes < _TOGETHER_BYTES
+            wait = self._together and small and self._under_way > 0
         if not wait:
             self._submit()
         return True

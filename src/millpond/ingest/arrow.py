@@ -67,7 +67,8 @@ def to_batch(
 def _as_it_is(schema: pa.Schema, data: pa.RecordBatch | pa.Table, bytes_max: int) -> pa.RecordBatch | None:
     """What has the stream's very schema, and fits it, found out in few steps: most appends are like that. None only
     means that a closer look is needed."""
-    if not data.schema.equals(schema) or not all(map(_same_field, data.schema, schema)):
+    same = data.schema.equals(schema, check_metadata=True)
+    if not same and not (data.schema.equals(schema) and all(map(_same_field, data.schema, schema))):
         return None
     leaves, checked = _shape(schema)
     # Columns may share buffers, which count once here and are written as often as they are used.
@@ -84,7 +85,7 @@ def _as_it_is(schema: pa.Schema, data: pa.RecordBatch | pa.Table, bytes_max: int
             _check_values(batches[0].column(index), field.type, field.nullable)
     except (_Misfit, pa.ArrowException):
         return None
-    if batches[0].schema.equals(schema, check_metadata=True):
+    if same:
         return batches[0]
     return pa.RecordBatch.from_arrays(batches[0].columns, schema=schema)
 

@@ -54,7 +54,7 @@ class ReadMeter:
         """The consumer gets these."""
         self._telemetry.read(batch.num_rows, batch.nbytes)
         if self._following:
-            self._out = _runs(batch.column(INGEST_TIME).view(pa.int64()).to_numpy(), self._since)
+            self._out = _runs(_micros(batch.column(INGEST_TIME)), self._since)
             self._observe(self._telemetry.buffered)
 
     def came_back(self) -> None:
@@ -69,6 +69,11 @@ class ReadMeter:
             # A wall clock may be set back; nothing is done before it was begun.
             waited = np.maximum(self._clock.now_micros() - times, 0) / 1e6
             self._telemetry.latency(stage, waited, records)
+
+
+def _micros(times: pa.Array) -> Micros:
+    """The numbers behind a column of times, in fewer steps than Arrow takes."""
+    return np.frombuffer(times.buffers()[1], np.int64, len(times), times.offset * 8)
 
 
 def _runs(times: Micros, since: int) -> _Runs | None:
