@@ -21,6 +21,7 @@ from millpond.wire.answers import Node
 from millpond.wire.requests import CreateToken
 from tests.cli.conftest import Commands
 from tests.client.conftest import NUMBERS, SECRET, Certificates, Served
+from tests.client.proxy import Proxy
 from tests.serving import serving
 
 
@@ -213,6 +214,30 @@ def test_what_is_closed_says_so(served: Served) -> None:
         with pytest.raises(PondClosed):
             use()
     assert served.pond.stream("numbers").count() == 1, "the served pond goes on"
+
+
+def test_a_connection_that_was_cut_while_nobody_used_it_is_not_noticed_by_who_asks(served: Served) -> None:
+    with Proxy(served.port) as proxy:
+        pond = served.connect(proxy.port)
+        stream = pond.create_stream("numbers", NUMBERS)
+        stream.append({"n": 1})
+        for ask in (stream.count, stream.scan, stream.status, lambda: list(stream.read()), pond.streams):
+            proxy.cut()
+            ask()
+    with pytest.raises(Unavailable):
+        stream.count()
+
+
+def test_closing_finishes_every_producer_although_one_fails(served: Served) -> None:
+    pond = served.connect()
+    gone, stays = pond.create_stream("gone", NUMBERS), pond.create_stream("stays", NUMBERS)
+    waiting = [stream.producer(linger="10s").append({"n": 1}) for stream in (gone, stays)]
+    pond.drop_stream("gone")
+    with pytest.raises(StreamNotFound):
+        pond.close(settle=True)
+    assert isinstance(waiting[0].exception(0), StreamNotFound)
+    assert waiting[1].result(0).durability == "disk"
+    assert served.pond.stream("stays").status().rows_settled == 1
 
 
 def test_who_may_only_write_can_append_and_nothing_else(served: Served) -> None:

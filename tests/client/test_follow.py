@@ -28,7 +28,6 @@ def test_goes_on_where_it_was_after_every_cut(served: Served, seed: int) -> None
     plan = [Cut(), *(Cut(None, dice.randint(2_000, 60_000)) for _ in range(20))]
     with Proxy(served.port, lambda number: plan[number] if number < len(plan) else Cut()) as proxy:
         remote = served.connect(proxy.port).stream("numbers")
-        proxy.cut()
         with remote.read("earliest", follow=True, batch_rows=100) as reader:
             writer = threading.Thread(
                 target=lambda: [

@@ -19,7 +19,7 @@ def test_never_doubles_and_never_loses_whatever_is_cut(served: Served, seed: int
     dice = random.Random(seed)
 
     def plan(number: int) -> Cut:
-        # The first is that of `connect`. Cuts come late enough for some progress, and in the end nothing is cut.
+        # The first is the pond's own. Cuts come late enough for some progress, and in the end nothing is cut.
         if number == 0 or number > 25:
             return Cut()
         return Cut(dice.randint(3_000, 120_000), None) if dice.random() < 0.5 else Cut(None, dice.randint(600, 6_000))
@@ -29,7 +29,6 @@ def test_never_doubles_and_never_loses_whatever_is_cut(served: Served, seed: int
         pond = served.connect(proxy.port)
         remote = pond.stream("numbers")
         with remote.producer(batch_bytes="4KB", linger="1ms", max_in_flight=32) as producer:
-            proxy.cut()
             futures = [producer.append({"n": n, "text": "x" * (n % 50)}) for n in range(20_000)]
         assert all(future.result().durability == "disk" for future in futures)
         figures = producer.figures
@@ -43,7 +42,6 @@ def test_answers_that_are_lost_after_the_commit_are_recognised(served: Served) -
     stream = served.pond.create_stream("numbers", NUMBERS)
     with Proxy(served.port, lambda number: Cut(None, 900) if 1 <= number <= 8 else Cut()) as proxy:
         remote = served.connect(proxy.port).stream("numbers")
-        proxy.cut()
         with remote.producer(batch_bytes="2KB", linger="1ms", max_in_flight=16) as producer:
             for n in range(3_000):
                 producer.append({"n": n, "text": "some text"})
@@ -91,7 +89,6 @@ def test_many_threads_share_a_producer(served: Served) -> None:
     stream = served.pond.create_stream("numbers", NUMBERS)
     with Proxy(served.port, lambda number: Cut(None, 3_000) if 1 <= number <= 6 else Cut()) as proxy:
         remote = served.connect(proxy.port).stream("numbers")
-        proxy.cut()
         with remote.producer(batch_bytes="8KB", linger="1ms") as producer:
 
             def produce(thread: int) -> None:

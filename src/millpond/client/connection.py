@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -15,12 +16,18 @@ from millpond.errors import InvalidValue, PondClosed, Unavailable
 from millpond.flight.link import FlightLink
 from millpond.model import predicate as predicates
 from millpond.query import Start, Where
-from millpond.wire.desk import Batches
-from millpond.wire.requests import Call, Drop, Fetch, Place, Settle, Verify
+from millpond.wire.desk import Batches, Reader
+from millpond.wire.requests import Call, Drop, Fetch, Place, Read, Settle, Verify
 
 # Work at the node that takes as long as there is data, and how long that may be.
 LONG = (Settle, Verify, Drop)
 LONG_SECONDS = 3_600.0
+
+
+# A question whose failure took longer than this is not asked again.
+AGAIN_SECONDS = 1.0
+
+T = TypeVar("T")
 
 
 class Closable(Protocol):
@@ -74,7 +81,10 @@ class Connection:
 
     def ask(self, request: Call, kind: Any) -> Any:
         """The answer, of the kind that the request's class names."""
-        answer = self.link.call(request, LONG_SECONDS if isinstance(request, LONG) else None)
+        if request.right in (None, "read"):
+            answer = self._twice(lambda: self.link.call(request))
+        else:
+            answer = self.link.call(request, LONG_SECONDS if isinstance(request, LONG) else None)
         try:
             return msgspec.json.decode(answer, type=kind)
         except msgspec.MsgspecError as error:
@@ -83,7 +93,23 @@ class Connection:
             ) from error
 
     def fetch(self, request: Fetch) -> Batches:
-        return self.link.fetch(request)
+        return self._twice(lambda: self.link.fetch(request))
+
+    def follow(self, request: Read) -> Reader:
+        return self._twice(lambda: self.link.follow(request))
+
+    def _twice(self, question: Callable[[], T]) -> T:
+        """What changes nothing is asked again if there was no answer: a connection that nobody has used for a while
+        may have been cut, which only the next question finds out. Not if that took long: the caller waits."""
+        began = time.monotonic()
+        try:
+            return question()
+        except PondClosed:
+            raise
+        except Unavailable:
+            if time.monotonic() - began > AGAIN_SECONDS:
+                raise
+            return question()
 
     def table(self, request: Fetch) -> pa.Table:
         """All of it."""

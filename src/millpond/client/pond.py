@@ -17,7 +17,7 @@ from millpond.client.served import StreamForSpark
 from millpond.client.stream import RemoteStream
 from millpond.client.tokens import RemoteTokens
 from millpond.client.watch import Listing, Watch
-from millpond.errors import Forbidden
+from millpond.errors import Forbidden, MillpondError
 from millpond.ingest.producer import Producer
 from millpond.model.definition import Durability, Settle, new_definition
 from millpond.model.names import check_name
@@ -201,16 +201,25 @@ class RemotePond:
         goes on. May be called twice."""
         if self._connection.closed:
             return
+        failures: list[MillpondError] = []
         try:
             for producer in list(self._producers):
-                producer.close()
+                try:
+                    producer.close()
+                except MillpondError as error:  # one that fails does not keep the others from it
+                    failures.append(error)
             if settle:
-                for stream in self.streams():
-                    if stream.definition.settle is not None:
-                        stream.settle()
+                self._settle_all()
         finally:
             self._watch.close()
             self._connection.close()
+        if failures:
+            raise failures[0]
+
+    def _settle_all(self) -> None:
+        for stream in self.streams():
+            if stream.definition.settle is not None:
+                stream.settle()
 
     def __enter__(self) -> RemotePond:
         return self

@@ -56,7 +56,7 @@ class RemoteReader(Iterator[pa.RecordBatch]):
 
     def _opened(self, request: Read) -> Reader:
         if not request.follow:
-            return self._connection.link.follow(request)
+            return self._connection.follow(request)
         link = self._connection.another()
         try:
             reader = link.follow(request)

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from millpond.errors import MillpondError, PondClosed
+from millpond.errors import MillpondError
 from millpond.wire.served import Change
 
 logger = logging.getLogger(__name__)
@@ -51,23 +51,22 @@ class Watch:
                 self._thread = None
 
     def look(self) -> None:
-        """Tell what has changed since the last look."""
+        """Tell what has changed since the last look. A node that does not answer is asked again a second later."""
         with self._lock:
             if not self._listeners:
                 return
-            before, self._known = self._known, self._listing()
+            try:
+                before, self._known = self._known, self._listing()
+            except MillpondError as error:
+                logger.debug("the streams could not be listed: %s", error.message)
+                return
             for change in _changes(before, self._known):
                 for listener in list(self._listeners):
                     listener(change)
 
     def _loop(self, stop: threading.Event) -> None:
         while not stop.wait(LOOK_SECONDS):
-            try:
-                self.look()
-            except PondClosed:
-                return
-            except MillpondError as error:  # the node is away; it is asked again
-                logger.debug("the streams could not be listed: %s", error.message)
+            self.look()
 
     def close(self) -> None:
         """End the thread."""
