@@ -262,3 +262,42 @@ def test_what_is_wrong_is_named(wide_pond: SmallPond) -> None:
         read(halves, batch_rows=0)
     with pytest.raises(InvalidPredicate):
         read(halves, where="x > 1")
+
+
+def test_a_reader_that_rests_goes_on_where_it_was(wide_pond: SmallPond) -> None:
+    """Whenever it rests, in settled records or live ones, and whatever settles meanwhile."""
+    pond = wide_pond
+    for _ in range(3):
+        pond.fill(20)
+        pond.settle()
+    pond.fill(20)
+    reader = read(pond.halves, follow=True, batch_rows=7, limit=100)
+    rows: list[Row] = []
+    while (batch := reader.poll()) is not None:
+        rows += batch.to_pylist()
+        reader.rest()
+        if len(rows) > 70 and len(pond.rows) < 100:
+            pond.settle()
+            pond.fill(20)
+    assert reader.closed
+    assert_in_order(rows)
+    assert sorted_rows(rows) == sorted_rows(pond.rows)
+
+
+def test_a_reader_that_rests_holds_nothing_and_its_end_stays_its_end(pond: SmallPond) -> None:
+    pond.fill(1_000)
+    pond.settle()
+    windows = pa.system_memory_pool()
+    before = windows.bytes_allocated()
+    reader = read(pond.halves, follow=True, batch_rows=1)
+    first = reader.poll()
+    assert first is not None
+    assert first.num_rows == 1
+    del first
+    assert windows.bytes_allocated() > before
+    reader.rest()
+    assert windows.bytes_allocated() == before
+    reader.close()
+    reader.rest()
+    assert reader.closed
+    assert reader.poll() is None

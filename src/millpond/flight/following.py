@@ -17,6 +17,9 @@ import threading
 import time
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import flight
 
 from millpond.errors import MillpondError, Unavailable
@@ -25,10 +28,12 @@ from millpond.flight.limits import Limits
 from millpond.flight.messages import Credit, PushNote, decode_note, encode_note
 from millpond.flight.metering import meter_of
 from millpond.flight.sockets import cut_peer
-from millpond.wire.desk import Reader
+from millpond.wire.desk import PatientReader
 
 # How long the pushing thread waits for credit before it looks whether its client is still there.
 _LOOK_SECONDS = 0.2
+# A client that has not asked for the next batch after so long is slow.
+SLOW_SECONDS = 2.0
 
 
 class Following:
@@ -37,7 +42,7 @@ class Following:
     def __init__(
         self,
         context: flight.ServerCallContext,
-        source: Reader,
+        source: PatientReader,
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
         limits: Limits,
@@ -50,6 +55,15 @@ class Following:
         self._said_all = self._cut = False
         self._failure: Exception | None = None
         self._sent = self._heard = time.monotonic()
+        self._polled: float | None = None  # when a batch was taken from the source, and it holds the next ones
+
+    def rest_if_slow(self) -> None:
+        """Called now and then from a thread that has nothing else to do: while a client takes nothing, or grants
+        nothing, only the batch that is being sent is held for it."""
+        since = self._polled
+        if since is not None and time.monotonic() - since > SLOW_SECONDS:
+            self._polled = None
+            self._source.rest()
 
     def run(self) -> None:
         """Until the client has gone, or there is no more to send."""
@@ -128,9 +142,12 @@ class Following:
             return self._credit > 0
 
     def _push_next(self) -> None:
+        self._polled = None
         batch = self._source.poll()
         if batch is None:
             return
+        self._polled = time.monotonic()
+        batch = _apart(batch)
         size = batch.nbytes
         with self._changed:
             self._credit -= size
@@ -151,3 +168,9 @@ class Following:
             self._say(PushNote(self._source.position, failure=msgspec.Raw(failure_of(error))))
         except Exception as gone:  # the call's status says it as well, if there is anybody left to hear it
             self._failure = self._failure or gone
+
+
+def _apart(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A copy: a slice keeps all that it is a slice of in memory, for as long as it takes to send it. In memory of the
+    system's, which is given back at once: Arrow's own pool keeps what each thread has freed."""
+    return pc.take(batch, pa.array(np.arange(batch.num_rows)), memory_pool=pa.system_memory_pool())

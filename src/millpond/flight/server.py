@@ -39,6 +39,8 @@ from millpond.wire.tls import Tls
 
 _PREFIX = "Bearer "
 _CALLER = "caller"
+# How often followers are looked at: whether they take what they are sent.
+_LOOK_SECONDS = 1.0
 
 
 class FlightServer(flight.FlightServerBase):
@@ -49,6 +51,8 @@ class FlightServer(flight.FlightServerBase):
         self.closing = threading.Event()
         self._streams = _Places(limits.streams_max, "puts, gets and followers")
         self._calls = _Places(limits.calls_max, "calls")
+        self._followings: set[Following] = set()
+        self._followings_lock = threading.Lock()
         super().__init__(
             location,
             tls_certificates=None if tls is None else [(tls.certificate, tls.key)],
@@ -56,6 +60,7 @@ class FlightServer(flight.FlightServerBase):
             root_certificates=None if tls is None else tls.client_roots,
             middleware={METER: CallMeters(counters), _CALLER: _CallerCheck(desk, counters)},
         )
+        threading.Thread(target=self._look_after, name="millpond-followers", daemon=True).start()
 
     # Batches in, batches out.
 
@@ -103,7 +108,26 @@ class FlightServer(flight.FlightServerBase):
             self._refuse_closing()
             request = decode_followed(descriptor, self._limits.request_bytes_max)
             source = self._desk.read(_caller(context), request)
-            Following(context, source, reader, writer, self._limits, self.closing).run()
+            following = Following(context, source, reader, writer, self._limits, self.closing)
+            with self._looked_after(following):
+                following.run()
+
+    @contextmanager
+    def _looked_after(self, following: Following) -> Iterator[None]:
+        with self._followings_lock:
+            self._followings.add(following)
+        try:
+            yield
+        finally:
+            with self._followings_lock:
+                self._followings.discard(following)
+
+    def _look_after(self) -> None:
+        while not self.closing.wait(_LOOK_SECONDS):
+            with self._followings_lock:
+                followings = list(self._followings)
+            for each in followings:
+                each.rest_if_slow()
 
     # What is there.
 

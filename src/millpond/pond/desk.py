@@ -31,7 +31,7 @@ from millpond.query.snapshot import Snapshot
 from millpond.wire import requests as ask
 from millpond.wire.access import Caller, check
 from millpond.wire.answers import MARK, Counted, DropPlan, Node, SettlePlan, SnapshotMark, StreamInfo
-from millpond.wire.desk import Batches, Intake, Reader
+from millpond.wire.desk import Batches, Intake, PatientReader
 from millpond.wire.live import live_batches
 from millpond.wire.ticket import LiveTicket
 
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 _WIDEST = Bounds()
 # A key in Arrow's form, decompressed.
 _KEY_BYTES_MAX = 2_000_000
+
+
+# What a follower is sent at once. A slow one keeps about as much of the node's memory as this, and there may be many.
+FOLLOWED_BYTES = 256_000
 
 
 class PondDesk:
@@ -123,10 +127,10 @@ class PondDesk:
                 return Batches(*live_batches(stream.halves, ticket))
         raise StreamNotFound(f"no stream with id {ticket.stream}", hint="it was dropped; make the DataFrame again")
 
-    def read(self, caller: Caller, request: ask.Read) -> Reader:
+    def read(self, caller: Caller, request: ask.Read) -> PatientReader:
         self._admit(caller, request)
         start = parse_start(request.start) if isinstance(request.start, str) else request.start
-        return self._stream(request).read(
+        reader = self._stream(request).read(
             start,
             follow=request.follow,
             columns=request.columns,
@@ -134,6 +138,9 @@ class PondDesk:
             batch_rows=request.batch_rows,
             limit=request.limit,
         )
+        if request.follow:
+            reader.batch_bytes = FOLLOWED_BYTES
+        return reader
 
     def append(self, caller: Caller, request: ask.Append, rows: Any) -> Ack:
         self._admit(caller, request)

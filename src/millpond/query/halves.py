@@ -23,7 +23,7 @@ from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate
 from millpond.model.schema import OFFSET
-from millpond.query.ordered import read_in_order
+from millpond.query.ordered import Pace, read_in_order
 from millpond.query.snapshot import Snapshot
 from millpond.query.terms import is_never
 
@@ -56,6 +56,7 @@ class Halves:
         offsets: OffsetRange,
         columns: Sequence[str],
         predicate: Predicate | None = None,
+        pace: Pace | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The records of a range that match a ready predicate, in order; `columns` are in them, and may be others."""
         if is_never(predicate):
@@ -80,7 +81,7 @@ class Halves:
             reached = min(settled.boundary.get(streamlet, 0), offsets.stop)
             if reached <= at:
                 raise self._gone(streamlet, OffsetRange(at, offsets.stop))
-            for _, batch in read_in_order(settled, {streamlet: OffsetRange(at, reached)}, reading, predicate):
+            for _, batch in read_in_order(settled, {streamlet: OffsetRange(at, reached)}, reading, predicate, pace):
                 yield batch
             at = reached
 

@@ -9,20 +9,21 @@ favours a busy streamlet for long.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 
 import pyarrow as pa
 
 from millpond.errors import InvalidValue, PondClosed
+from millpond.log.keeper import release_unused
 from millpond.model.offsets import ranges_between
 from millpond.model.predicate import Predicate
 from millpond.model.schema import INGEST_TIME, OFFSET
 from millpond.query.halves import Halves
 from millpond.query.meter import ReadMeter
-from millpond.query.ordered import read_in_order
+from millpond.query.ordered import Pace, read_in_order
 from millpond.query.positions import Start, resolve
-from millpond.query.projection import BATCH_ROWS_MAX, Projection, pieces
+from millpond.query.projection import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Projection, pieces
 from millpond.query.snapshot import Snapshot
 from millpond.query.terms import Where, is_never, ready
 
@@ -97,7 +98,12 @@ class StreamReader(Iterator[pa.RecordBatch]):
         self._left = limit
         self._meter = meter
         self._reading = projection.reading(INGEST_TIME) if meter is not None and follow else projection.schema.names
+        # About how large a batch may be; whoever serves it may want smaller ones.
+        self.batch_bytes = BATCH_BYTES_MAX
         self._closed = threading.Event()
+        self._pace = Pace()
+        self._polling = threading.Lock()
+        self._resting = False
         self._rounds = self._read_rounds(snapshot)
         if meter is not None and follow:
             meter.follow(self)
@@ -113,7 +119,8 @@ class StreamReader(Iterator[pa.RecordBatch]):
 
     def __next__(self) -> pa.RecordBatch:
         while not self._closed.is_set():
-            batch = next(self._rounds)
+            with self._polling:
+                batch = next(self._rounds)
             if batch is not None:
                 return batch
         raise StopIteration
@@ -121,7 +128,26 @@ class StreamReader(Iterator[pa.RecordBatch]):
     def poll(self) -> pa.RecordBatch | None:
         """The next batch; None at the end, or, with `follow`, if nothing arrived for a moment. For callers who have
         something else to look at now and then; `closed` tells the two apart."""
-        return None if self._closed.is_set() else next(self._rounds, None)
+        if self._closed.is_set():
+            return None
+        with self._polling:
+            return next(self._rounds, None)
+
+    def rest(self) -> None:
+        """Let go of what is decoded and not handed out: it is read again, in narrow windows, by the next poll. From any
+        thread; nothing while another one polls."""
+        if not self._polling.acquire(blocking=False):
+            return
+        try:
+            if not self._closed.is_set():
+                self._resting = True
+                self._rounds.close()
+                self._pace = Pace()
+                self._rounds = self._read_rounds(None)
+                release_unused()
+        finally:
+            self._resting = False
+            self._polling.release()
 
     @property
     def closed(self) -> bool:
@@ -140,9 +166,14 @@ class StreamReader(Iterator[pa.RecordBatch]):
     ) -> None:
         self.close()
 
-    def _read_rounds(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch | None]:
-        """Batches; None when there was nothing new for a moment."""
+    def _read_rounds(self, snapshot: Snapshot | None) -> Generator[pa.RecordBatch | None]:
+        """Batches; None when there was nothing new for a moment. No snapshot: it has rested, and is asked to go on."""
         try:
+            if snapshot is None:
+                if self._meter is not None:
+                    self._meter.came_back()
+                snapshot = self._halves.snapshot()
+                self._halves.check_generation(self._generation)
             yield from self._read_settled(snapshot)
             heads: Mapping[int, int] = snapshot.heads
             while not self._closed.is_set() and self._left != 0:
@@ -159,12 +190,13 @@ class StreamReader(Iterator[pa.RecordBatch]):
             if not self._follow:
                 raise
         finally:
-            self._closed.set()
+            if not self._resting:
+                self._closed.set()
 
     def _read_settled(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
         names = self._reading
         settled = {} if is_never(self._predicate) else ranges_between(self._position, snapshot.boundary)
-        for streamlet, batch in read_in_order(snapshot.settled, settled, names, self._predicate):
+        for streamlet, batch in read_in_order(snapshot.settled, settled, names, self._predicate, self._pace):
             yield from self._hand_out(streamlet, batch)
             if self._left == 0:
                 return
@@ -175,14 +207,16 @@ class StreamReader(Iterator[pa.RecordBatch]):
         """What was live when the heads were taken, also if it has settled since."""
         names = self._reading if OFFSET in self._reading else [*self._reading, OFFSET]
         for streamlet, offsets in ranges_between(self._position, heads).items():
-            for batch in self._halves.read_range(self._generation, streamlet, offsets, names, self._predicate):
+            for batch in self._halves.read_range(
+                self._generation, streamlet, offsets, names, self._predicate, self._pace
+            ):
                 yield from self._hand_out(streamlet, batch)
                 if self._left == 0:
                     return
             self._position[streamlet] = offsets.stop
 
     def _hand_out(self, streamlet: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for piece in pieces(batch, self._batch_rows):
+        for piece in pieces(batch, self._batch_rows, self.batch_bytes):
             if self._left is not None:
                 piece = piece.slice(0, self._left)
                 if not piece.num_rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -28,7 +29,7 @@ from millpond.serve.routes import (
     TokenBody,
 )
 from millpond.wire import requests as ask
-from millpond.wire.desk import Batches, Reader
+from millpond.wire.desk import Batches, PatientReader
 
 if TYPE_CHECKING:
     from millpond.serve.rest import RestDoor
@@ -306,9 +307,12 @@ Write = Callable[[pa.RecordBatch, dict[int, int]], list[bytes]]
 # What an idle follower is sent now and then, so that a connection that has died is noticed.
 _BEAT = b": still here\n\n"
 BEAT_SECONDS = 15.0
+# A client that has not taken a piece after so long is slow: its reader holds nothing for it meanwhile.
+SLOW_SECONDS = 2.0
 
 
-async def _following(door: RestDoor, reader: Reader, write: Write, beat: bytes = b"") -> AsyncIterator[bytes]:
+async def _following(door: RestDoor, reader: PatientReader, write: Write, beat: bytes = b"") -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
     said = time.monotonic()
     before = dict(reader.position)
 
@@ -326,7 +330,9 @@ async def _following(door: RestDoor, reader: Reader, write: Write, beat: bytes =
                 pieces = [beat]
             for piece in pieces:
                 said = time.monotonic()
+                slow = loop.call_later(SLOW_SECONDS, loop.run_in_executor, None, reader.rest)
                 yield piece
+                slow.cancel()
     finally:
         reader.close()
         door.followers -= 1

@@ -46,6 +46,14 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
+class PatientReader(Reader, Protocol):
+    """One that may be kept waiting for long, as doors do whose client is slow."""
+
+    def rest(self) -> None:
+        """Hold nothing until the next poll. From any thread."""
+        ...
+
+
 class Intake(Protocol):
     """Takes single records of one stream, for a caller who may. For one request: rights are not looked at again."""
 
@@ -78,7 +86,7 @@ class Desk(Protocol):
         """What Spark's executors fetch; takes the right to read the stream that the ticket names."""
         ...
 
-    def read(self, caller: Caller, request: Read) -> Reader: ...
+    def read(self, caller: Caller, request: Read) -> PatientReader: ...
 
     def append(self, caller: Caller, request: Append, rows: Any) -> Ack:
         """Append rows of any form that `Stream.append` takes."""
