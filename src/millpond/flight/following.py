@@ -147,8 +147,8 @@ class Following:
         if batch is None:
             return
         self._polled = time.monotonic()
-        batch = _apart(batch)
         size = batch.nbytes
+        batch = _apart(batch)
         with self._changed:
             self._credit -= size
         self._writer.write_with_metadata(batch, encode_note(PushNote(self._source.position, size)))
