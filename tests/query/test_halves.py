@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from millpond.errors import OffsetGone
 from millpond.model.offsets import OffsetRange
+from millpond.model.schema import OFFSET
 from millpond.query.terms import ready
 from tests.query.small_pond import SmallPond
 
@@ -106,3 +108,22 @@ def test_a_truncated_stream_is_not_read_under_old_offsets(pond: SmallPond) -> No
     pond.definition = replace(pond.definition, generation=2)
     with pytest.raises(OffsetGone, match="truncated"):
         next(reading)
+
+
+@pytest.mark.parametrize(("dense", "looked_at"), [(True, ["n"]), (False, ["n", OFFSET])])
+def test_rows_are_counted_only_where_a_log_has_no_gaps(
+    pond: SmallPond, monkeypatch: pytest.MonkeyPatch, dense: bool, looked_at: list[str]
+) -> None:
+    """A replicated log may leave gaps: where a read goes on is then told by the offsets themselves."""
+    pond.fill(10)
+    asked: list[list[str]] = []
+    read = pond.log.read
+
+    def reading(*args: Any, columns: Any, **options: Any) -> Any:
+        asked.append(list(columns))
+        return read(*args, columns=columns, **options)
+
+    monkeypatch.setattr(pond.log, "read", reading)
+    monkeypatch.setattr(type(pond.log), "dense", property(lambda log: dense))
+    assert sum(batch.num_rows for batch in pond.halves.read_range(1, 0, OffsetRange(0, 10), ["n"])) == 10
+    assert asked == [looked_at]

@@ -116,6 +116,12 @@ class RowAppender(Protocol):
 class LogEngine(Protocol):
     """Thread-safe. May block where it says so."""
 
+    @property
+    def dense(self) -> bool:
+        """Whether offsets have no gaps, so that rows may be counted in place of looking at their offsets. A replicated
+        log may leave some."""
+        ...
+
     def add_stream(self, definition: StreamDefinition, boundary: Mapping[int, int] = MappingProxyType({})) -> None:
         """Make a stream known, with what of it has settled before: no offset under the boundary is given out again,
         whatever the engine remembers. Must be called before any other call names the stream."""

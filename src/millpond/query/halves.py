@@ -7,7 +7,7 @@ log for as long as the log has it, and from newer objects where it no longer has
 
 Invariant: `read_range` gives every kept record of the range exactly once, in the order of offsets, whatever settles
 meanwhile, or raises `OffsetGone`. It goes on at the offset after the last one it gave out. Rows are counted only where
-the log gives all of a range, whose offsets have no gaps (I2).
+all of a range is read from a log whose offsets have no gaps (`LogEngine.dense`).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Halves:
         if is_never(predicate):
             return
         # Offsets are derived for those who want them: whole segments without them leave as they are.
-        reading = [*columns, *(() if OFFSET in columns or predicate is None else (OFFSET,))]
-        counted = OFFSET not in reading
+        counted = OFFSET not in columns and predicate is None and self.log.dense
+        reading = [*columns, *(() if OFFSET in columns or counted else (OFFSET,))]
         at = offsets.start
         while at < offsets.stop:
             self.check_generation(generation)

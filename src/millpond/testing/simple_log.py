@@ -60,6 +60,10 @@ class SimpleLog:
         self._closed = False
         self._grown = threading.Condition()
 
+    @property
+    def dense(self) -> bool:
+        return True
+
     def add_stream(self, definition: StreamDefinition, boundary: Mapping[int, int] = MappingProxyType({})) -> None:
         with self._grown:
             self._refuse_closed()

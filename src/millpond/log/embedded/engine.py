@@ -125,6 +125,10 @@ class EmbeddedLog:
             self._settings.journal_clean_ratio,
         )
 
+    @property
+    def dense(self) -> bool:
+        return True
+
     # Streams.
 
     def add_stream(self, definition: StreamDefinition, boundary: Mapping[int, int] = NOTHING) -> None:
