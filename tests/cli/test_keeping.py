@@ -23,7 +23,7 @@ def test_settle_moves_what_is_live(pond: Commands) -> None:
 def test_settle_leaves_out_streams_that_are_not_archived_unless_named(pond: Commands) -> None:
     pond("create", "quiet", "--schema", "x int", "--no-settle")
     assert [each["stream"] for each in pond("settle", "--json").several] == ["grid/meters"]
-    assert pond("settle", "quiet", "--json", code=4).error["code"] == "settle-failed"
+    assert pond("settle", "quiet", "--json", code=2).error["code"] == "invalid-value"
     assert pond("settle", "nothing", "--json", code=3).error["code"] == "stream-not-found"
 
 
