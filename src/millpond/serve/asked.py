@@ -28,6 +28,10 @@ Send = Callable[[Message], Awaitable[None]]
 MESSAGE_BYTES_MAX = 4_000_000
 
 
+# The length of a body under a megabyte has at most so many figures.
+_SMALL_FIGURES = 6
+
+
 class Gone(Exception):
     """The client left before its request was whole: there is nobody to answer."""
 
@@ -83,15 +87,23 @@ class Asked:
 
 async def read_body(receive: Receive, headers: dict[bytes, bytes], settings: ServeSettings) -> bytes:
     """The whole body as it was sent, within its bound and its time."""
-    told = headers.get(b"content-length")
-    buffer = BodyBuffer(settings.request_bytes_max, None if told is None else told.decode("latin-1"))
-    # Nearly always it is here already.
-    message = await _piece(receive, buffer)
+    told = headers.get(b"content-length", b"")
+    if 0 < len(told) <= _SMALL_FIGURES:
+        message = await receive()
+        if not message.get("more_body") and message["type"] == "http.request":  # nearly always it is here already
+            body: bytes = message.get("body", b"")
+            if len(body) <= settings.request_bytes_max:
+                return body
+        buffer = BodyBuffer(settings.request_bytes_max)
+    else:  # it may be too large already by what it says of itself
+        buffer = BodyBuffer(settings.request_bytes_max, told.decode("latin-1") if told else None)
+        message = await receive()
+    _add(message, buffer)
     try:
-        if message.get("more_body"):
-            async with asyncio.timeout(settings.request_seconds):
-                while message.get("more_body"):
-                    message = await _piece(receive, buffer)
+        async with asyncio.timeout(settings.request_seconds):
+            while message.get("more_body"):
+                message = await receive()
+                _add(message, buffer)
     except TimeoutError:
         raise InvalidInput(
             f"the body did not arrive within {settings.request_seconds:g} s", hint="send it faster, or less of it"
@@ -99,9 +111,7 @@ async def read_body(receive: Receive, headers: dict[bytes, bytes], settings: Ser
     return buffer.whole()
 
 
-async def _piece(receive: Receive, buffer: BodyBuffer) -> Message:
-    message = await receive()
+def _add(message: Message, buffer: BodyBuffer) -> None:
     if message["type"] == "http.disconnect":
         raise Gone
     buffer.add(message.get("body", b""))
-    return message

@@ -16,7 +16,6 @@ from millpond.errors import InvalidInput, NoSuchRoute, StreamExists
 from millpond.ingest.json_lines import batch_to_lines
 from millpond.log.engine import Ack
 from millpond.model.schema import OFFSET, STREAMLET
-from millpond.serve import cloudevents
 from millpond.serve.asked import Asked
 from millpond.serve.forms import FOLLOW_FORMS, MEDIA_TYPE_OF, PAGE_FORMS, chosen_form, small_pieces, written
 from millpond.serve.records_in import decode_records
@@ -36,18 +35,6 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = "Callable[[RestDoor, Asked], Awaitable[Response]]"
 
-# Content types of many records, which single events are not.
-MANY = frozenset(
-    (
-        b"application/x-ndjson",
-        b"application/jsonl",
-        b"application/ndjson",
-        b"text/csv",
-        b"application/vnd.apache.arrow.stream",
-        cloudevents.STRUCTURED.encode(),
-        cloudevents.BATCHED.encode(),
-    )
-)
 # A page ends early at this many bytes of records.
 PAGE_BYTES = 16_000_000
 _NEXT = "millpond-next"

@@ -7,11 +7,12 @@ answered in the shape that all errors have.
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from millpond.errors import InvalidInput
+from millpond.errors import InvalidInput, MillpondError, TooManyRequests
 from millpond.serve.problems import answer_of
 
 # Names of streams are in the path, conditions in the query: generous for both, and a bound.
@@ -22,6 +23,9 @@ class BoundedProtocol(HttpToolsProtocol):
     """The server looks at all connections now and then (`close_if_slow`): a timer for each request would cost more than
     reading its head, which nearly always arrives in one piece."""
 
+    # Set by the server, for all connections.
+    connections_max = 1_000
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
@@ -31,26 +35,37 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.transport = _OneWrite(transport, self.loop)  # type: ignore[assignment]
+        self.transport = _OneWrite(transport)  # type: ignore[assignment]
         self._owes_since = self.loop.time()
+        if len(self.connections) > self.connections_max:
+            self._refuse(
+                TooManyRequests(
+                    f"there are {self.connections_max} connections",
+                    hint="close some, or raise the setting connections_max",
+                )
+            )
 
     def data_received(self, data: bytes) -> None:
-        self._head_bytes += len(data)
-        super().data_received(data)
-        if not self._in_head:
-            self._owes_since = None
-        elif self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
-            self.send_400_response(f"A head of over {HEAD_BYTES_MAX:,} bytes.")
-        elif self._owes_since is None:
+        if self.transport.is_closing():
+            return
+        HttpToolsProtocol.data_received(self, data)
+        if self._in_head:
+            self._look_at_head(len(data))
+
+    def _look_at_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._owes_since is None:
             self._owes_since = self.loop.time()
+        if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+            self.send_400_response(f"A head of over {HEAD_BYTES_MAX:,} bytes.")
 
     def on_message_begin(self) -> None:
         self._in_head = True
-        super().on_message_begin()
+        HttpToolsProtocol.on_message_begin(self)
 
     def on_headers_complete(self) -> None:
-        self._in_head, self._head_bytes = False, 0
-        super().on_headers_complete()
+        self._in_head, self._head_bytes, self._owes_since = False, 0, None
+        HttpToolsProtocol.on_headers_complete(self)
 
     def close_if_slow(self, head_seconds: float) -> None:
         """Close a connection whose head takes too long."""
@@ -58,41 +73,42 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        status, headers, body = answer_of(InvalidInput(f"not a request: {msg}", hint="HTTP/1.1 is spoken here"))
+        self._refuse(InvalidInput(f"not a request: {msg}", hint="HTTP/1.1 is spoken here"))
+
+    def _refuse(self, error: MillpondError) -> None:
+        status, headers, body = answer_of(error)
         head = [*headers, (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in head)
-        self.transport.write(b"HTTP/1.1 %d Bad Request\r\n%b\r\n%b" % (status, lines, body))
+        reason = HTTPStatus(status).phrase.encode()
+        self.transport.write(b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, reason, lines, body))
         self.transport.close()
 
 
 class _OneWrite:
-    """A transport that sends the head of an answer together with what follows at once: one system call, and one packet,
-    where there would be two."""
+    """A transport that sends the head of an answer together with what follows it, which is at once: one system call,
+    and one packet, where there would be two."""
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+    __slots__ = ("_held", "_transport", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
         self._held = b""
+        self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
         if self._held:
-            data, self._held = self._held + data, b""
-        elif data.startswith(b"HTTP/1.1 "):
+            self._transport.write(self._held + data)
+            self._held = b""
+        elif data[:9] == b"HTTP/1.1 " and data[-4:] == b"\r\n\r\n":
             self._held = data
-            self._loop.call_soon(self._flush)
-            return
-        self._transport.write(data)
-
-    def _flush(self) -> None:
-        if self._held:
-            held, self._held = self._held, b""
-            self._transport.write(held)
+        else:
+            self._transport.write(data)
 
     def close(self) -> None:
-        self._flush()
+        if self._held:
+            self._transport.write(self._held)
+            self._held = b""
         self._transport.close()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

@@ -22,6 +22,9 @@ from millpond.serve.settings import ServeSettings
 _READ_AS = {NDJSON: "ndjson", "application/jsonl": "ndjson", "application/ndjson": "ndjson", CSV: "csv"}
 TAKEN = (JSON, *_READ_AS, ARROW, cloudevents.STRUCTURED, cloudevents.BATCHED)
 
+# Content types of many records, which a single event is never of.
+MANY = frozenset(media.encode() for media in (*_READ_AS, ARROW, cloudevents.STRUCTURED, cloudevents.BATCHED))
+
 # Headers of a request that are the connection's or a secret, and not the event's.
 _NOT_OF_THE_EVENT = frozenset(
     (

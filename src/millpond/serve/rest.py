@@ -2,15 +2,13 @@
 
 A request passes, in this order: where it is addressed to (`Host`, `Origin`), which route it is of, who sends it, how
 often they do, its parameters; then its handler. Rights are the desk's to check. Single events, which are most of all
-requests, take a way of their own with as few steps as can be (`_event`): the body goes to the committer's queue, and
-the answer comes back with those of its whole group.
+requests, take a way of their own (`events`).
 
 Whatever blocks runs in threads, at most `calls_max` at once, followed streams in threads of their own.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -18,43 +16,35 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
-import msgspec
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from millpond.errors import MethodNotAllowed, MillpondError, TooManyRequests, Unavailable
-from millpond.log.engine import Ack
+from millpond.errors import MethodNotAllowed, MillpondError, TooManyRequests
 from millpond.serve import handlers
-from millpond.serve.asked import Asked, Gone, Receive, Scope, Send, read_body
-from millpond.serve.bodies import check_json_depth
+from millpond.serve.asked import Asked, Gone, Receive, Scope, Send
+from millpond.serve.events import EVENTS, EventRoute, caller_of
 from millpond.serve.hosts import HostCheck
 from millpond.serve.pages import find_page
 from millpond.serve.problems import answer_of
-from millpond.serve.records_in import raw_event
+from millpond.serve.reply import Reply
 from millpond.serve.routes import Match, allowed_methods, match, read_query
 from millpond.serve.settings import ServeSettings
 from millpond.serve.state import NodeState
-from millpond.serve.waiting import Answers
 from millpond.telemetry import DoorCounters
 from millpond.wire.access import Caller
-from millpond.wire.desk import Desk
-from millpond.wire.requests import Append
 
 logger = logging.getLogger(__name__)
 access = logging.getLogger("millpond.access")
 
 Result = TypeVar("Result")
 
-_JSON_HEADER = (b"content-type", b"application/json")
 # What is asked of a browser with every answer that it may show.
-SAFE_HEADERS = [
+SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
-]
-# Requests with one of these are no plain single events.
-_NOT_PLAIN = (b"content-encoding", b"idempotency-key", b"millpond-producer", b"millpond-sequence", b"ce-specversion")
-_EVENTS = "/v1/streams/{name}/records"
-_ROUTES_KEPT = 10_000
+)
+# A request that takes longer leaves a line in the log.
+SLOW_SECONDS = 1.0
 _ADDRESSES_KEPT = 1_000
 
 
@@ -67,17 +57,14 @@ class RestDoor:
         settings: ServeSettings,
         counters: DoorCounters,
         metrics: Callable[[str], tuple[bytes, str]] | None = None,
-        *,
-        connections: Callable[[], int] = lambda: 0,
     ) -> None:
         self.state, self.settings, self.counters, self.metrics = state, settings, counters, metrics
-        self._connections, self._connections_max = connections, settings.connections_max
         self._hosts = HostCheck(settings.allowed_hosts, settings.host, settings.allowed_origins)
         self._addresses: dict[tuple[bytes | None, bytes | None], tuple[tuple[bytes, bytes], ...]] = {}
-        self._answers: Answers | None = None
+        self._events = EventRoute(state, settings)
+        self._log_all = settings.access_log and access.isEnabledFor(logging.DEBUG)
         self._calls = anyio.CapacityLimiter(settings.calls_max)
         self._following = anyio.CapacityLimiter(settings.followers_max)
-        self._event_routes: dict[bytes, Append] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -93,20 +80,20 @@ class RestDoor:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        reply = _Reply(send)
+        reply = Reply(send)
         route, bytes_in, caller = "", 0, "-"
         headers = dict(scope["headers"])
         try:
             reply.beside = self._check_address(headers)
             body = None
             if scope["method"] == "OPTIONS" and reply.beside:
-                await reply.whole(204, list(_PREFLIGHT), b"")
+                await reply.whole(204, _PREFLIGHT, b"")
                 return
             if scope["method"] == "POST" and not scope["query_string"]:
-                event = self._event_routes.get(scope["raw_path"]) or self._event_route(scope["raw_path"])
+                event = self._events.route(scope["raw_path"])
                 if event is not None:
-                    route = _EVENTS
-                    done, body, caller = await self._event(event, headers, receive, reply)
+                    route = EVENTS
+                    done, body, caller = await self._events.take(event, headers, receive, reply)
                     if done:
                         bytes_in = len(body or b"")
                         return
@@ -119,8 +106,12 @@ class RestDoor:
             asked, caller = await self._admit(scope, receive, found, body)
             response = await self._handle(asked)
             bytes_in = asked.bytes_in
-            response.raw_headers += [*SAFE_HEADERS, *reply.beside]
-            await response(scope, receive, reply.send)
+            if isinstance(response, StreamingResponse):
+                response.raw_headers += [*SAFE_HEADERS, *reply.beside]
+                await response(scope, receive, reply.send)
+            else:
+                told = [pair for pair in response.raw_headers if pair[0] != b"content-length"]
+                await reply.whole(response.status_code, (*told, *SAFE_HEADERS), bytes(response.body))
         except Gone:
             reply.status = 499
         except MillpondError as error:
@@ -131,15 +122,17 @@ class RestDoor:
         finally:
             seconds = time.perf_counter() - began
             self.counters.request("rest", route, scope["method"], reply.status, seconds, bytes_in, reply.bytes_out)
-            if self.settings.access_log:
+            if self._log_all or reply.status >= 400 or seconds > SLOW_SECONDS:
                 self._log(scope["method"], route, reply.status, seconds, caller)
 
     def _log(self, method: str, route: str, status: int, seconds: float, caller: str) -> None:
         """A line for what went wrong or was slow; every request only where that is asked for by the level."""
+        if not self.settings.access_log:
+            return
         level = logging.DEBUG
         if status >= 500:
             level = logging.WARNING
-        elif status >= 400 or seconds > 1:
+        elif status >= 400 or seconds > SLOW_SECONDS:
             level = logging.INFO
         if access.isEnabledFor(level):
             extra = {
@@ -153,11 +146,6 @@ class RestDoor:
 
     def _check_address(self, headers: dict[bytes, bytes]) -> tuple[tuple[bytes, bytes], ...]:
         """Whether a request may come, as it is addressed; the headers that a page of another origin needs to see."""
-        if self._connections() > self._connections_max:
-            raise TooManyRequests(
-                f"there are more than {self.settings.connections_max} connections",
-                hint="close some, or raise the setting connections_max",
-            )
         key = (headers.get(b"host"), headers.get(b"origin"))
         known = self._addresses.get(key)
         if known is None:
@@ -174,22 +162,15 @@ class RestDoor:
             return None
         return match(scope["method"], scope["raw_path"])
 
-    async def _show(self, scope: Scope, reply: _Reply) -> None:
+    async def _show(self, scope: Scope, reply: Reply) -> None:
         page = find_page(scope["path"])
         assert page is not None
         known = dict(scope["headers"]).get(b"if-none-match", b"").decode("latin-1")
-        headers = [(b"content-type", page.media.encode()), *page.headers]
+        headers = ((b"content-type", page.media.encode()), *page.headers)
         if page.is_known(known):
             await reply.whole(304, headers, b"")
         else:
             await reply.whole(200, headers, page.body)
-
-    def _caller(self, desk: Desk, headers: dict[bytes, bytes]) -> Caller:
-        shown = headers.get(b"authorization")
-        if shown is None:
-            return desk.authenticate(None)
-        scheme, _, token = shown.decode("latin-1").partition(" ")
-        return desk.authenticate(token.strip() if scheme.lower() == "bearer" else "")
 
     async def _admit(self, scope: Scope, receive: Receive, found: Match, body: bytes | None) -> tuple[Asked, str]:
         if found.route.right is None:
@@ -198,9 +179,7 @@ class RestDoor:
             )
             return asked, "-"
         desk = self.state.desk
-        if self.state.stopping:
-            raise Unavailable("the server is stopping", hint="try again when it is back")
-        caller = self._caller(desk, dict(scope["headers"]))
+        caller = caller_of(desk, dict(scope["headers"]))
         query = read_query(found.route.query, scope["query_string"])
         return Asked(scope, receive, found, query, desk, caller, body), caller.id
 
@@ -208,7 +187,7 @@ class RestDoor:
         handler: handlers.Handler = handlers.HANDLERS[asked.route.handler]
         return await handler(self, asked)
 
-    async def _refuse(self, scope: Scope, reply: _Reply, error: BaseException) -> None:
+    async def _refuse(self, scope: Scope, reply: Reply, error: BaseException) -> None:
         if isinstance(error, MillpondError):
             self.counters.rejected(error.code)
         if reply.status:  # the answer is under way: cutting it short is all that tells
@@ -216,52 +195,7 @@ class RestDoor:
         status, headers, body = answer_of(error)
         if isinstance(error, MethodNotAllowed):
             headers.append((b"allow", ", ".join(allowed_methods(scope["raw_path"])).encode()))
-        await reply.whole(status, [*headers, *SAFE_HEADERS], body)
-
-    # Single events.
-
-    async def _event(
-        self, request: Append, headers: dict[bytes, bytes], receive: Receive, reply: _Reply
-    ) -> tuple[bool, bytes | None, str]:
-        """Append one JSON object, or any body to a stream of raw events. False, with the body if it was read, if the
-        request is not as plain as that."""
-        if not headers.keys().isdisjoint(_NOT_PLAIN):
-            return False, None, "-"
-        desk = self.state.desk
-        if self.state.stopping:
-            raise Unavailable("the server is stopping", hint="try again when it is back")
-        caller = self._caller(desk, headers)
-        intake = desk.intake(caller, request)
-        raw = intake.definition.raw
-        kind = headers.get(b"content-type", b"")
-        if raw and kind.partition(b";")[0].strip().lower() in handlers.MANY:
-            return False, None, caller.id
-        if not raw and kind not in (b"application/json", b""):
-            return False, None, caller.id
-        body = await read_body(receive, headers, self.settings)
-        if not raw and body.lstrip()[:1] != b"{":
-            return False, body, caller.id
-        if self._answers is None:
-            self._answers = Answers(asyncio.get_running_loop())
-        future, told = self._answers.expect()
-        if raw:
-            intake.submit(raw_event({n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body), told)
-        else:
-            check_json_depth(body, self.settings.json_depth_max)
-            intake.submit_json(body, told)
-        await reply.whole(200, [_JSON_HEADER], ack_json(await future))
-        return True, body, caller.id
-
-    def _event_route(self, raw_path: bytes) -> Append | None:
-        if not raw_path.endswith(b"/records"):
-            return None
-        found = match("POST", raw_path)
-        if found.route.handler != "append":
-            return None
-        if len(self._event_routes) >= _ROUTES_KEPT:
-            self._event_routes.clear()
-        request = self._event_routes[raw_path] = Append(found.name)
-        return request
+        await reply.whole(status, (*headers, *SAFE_HEADERS), body)
 
     # For handlers.
 
@@ -289,20 +223,6 @@ class RestDoor:
     followers = 0
 
 
-def ack_json(ack: Ack) -> bytes:
-    """An acknowledgement. By hand where it is of one record, which is most of the time."""
-    if len(ack.ranges) == 1:
-        ((streamlet, offsets),) = ack.ranges.items()
-        return b'{"ranges":{"%d":{"start":%d,"stop":%d}},"durability":"%b","duplicate":%b}' % (
-            streamlet,
-            offsets.start,
-            offsets.stop,
-            ack.durability.encode(),
-            b"true" if ack.duplicate else b"false",
-        )
-    return msgspec.json.encode(ack)
-
-
 def _cross_origin(origin: bytes | None) -> tuple[tuple[bytes, bytes], ...]:
     """What lets a page read an answer. Origins that may not call never get here."""
     if origin is None:
@@ -324,30 +244,6 @@ _PREFLIGHT = (
     ),
     (b"access-control-max-age", b"600"),
 )
-
-
-class _Reply:
-    """What goes back, counted. `beside`: headers that every answer to this request has."""
-
-    beside: tuple[tuple[bytes, bytes], ...] = ()
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.status = 0
-        self.bytes_out = 0
-
-    async def send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        else:
-            self.bytes_out += len(message.get("body", b""))
-        await self._send(message)
-
-    async def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        self.status, self.bytes_out = status, len(body)
-        headers = [*headers, *self.beside, (b"content-length", b"%d" % len(body))]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
 
 
 _NOBODY = Caller("-", "-", ())

@@ -82,13 +82,13 @@ class PondServer:
         with _bound(self._settings.host, self._settings.port) as listener:
             config = self._config(tls)
             self._server = _Uvicorn(config, self._settings.request_seconds)
+            BoundedProtocol.connections_max = self._settings.connections_max
             self._counters.watch("rest", self._connections)
             rest = RestDoor(
                 self._state,
                 self._settings,
                 self._counters,
                 self._render_metrics if self._settings.metrics else None,
-                connections=self._connections,
             )
             config.app = rest
             try:

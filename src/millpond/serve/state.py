@@ -12,7 +12,7 @@ Phase = Literal["starting", "ready", "stopping"]
 
 
 class NodeState:
-    """Written by the server, read by the doors. `desk` is there while the node is ready."""
+    """Written by the server, read by the doors. `desk` is there while the node takes requests."""
 
     def __init__(self) -> None:
         self.phase: Phase = "starting"
@@ -22,11 +22,11 @@ class NodeState:
 
     def ready(self, desk: Desk, ailments: Callable[[], list[str]]) -> None:
         """The pond is open. `ailments` are asked for what keeps it from taking appends."""
-        self._desk, self.ailments, self.phase = desk, ailments, "ready"
+        self.ailments, self.phase, self._desk = ailments, "ready", desk
 
     def stop(self) -> None:
         """No new requests; those under way are finished."""
-        self.phase = "stopping"
+        self.phase, self._desk = "stopping", None
 
     @property
     def stopping(self) -> bool:
@@ -34,14 +34,14 @@ class NodeState:
 
     @property
     def desk(self) -> Desk:
-        """The desk; `Unavailable`, with how far recovery is, while there is none."""
+        """The desk; `Unavailable`, with the reason, while there is none: not yet, or not any more."""
         if self._desk is None:
             raise Unavailable(self._why_not(), hint="wait until GET /readyz says so; what was acknowledged is safe")
         return self._desk
 
     def reasons(self) -> list[str]:
         """Why the node is not ready; none if it is."""
-        if self._desk is None or self.stopping:
+        if self._desk is None:
             return [self._why_not()]
         return self.ailments()
 

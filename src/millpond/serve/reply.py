@@ -1,0 +1,38 @@
+"""What goes back to a caller, counted on its way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millpond.serve.asked import Send
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class Reply:
+    """Of one request. `beside`: headers that every answer to it has."""
+
+    __slots__ = ("_send", "beside", "bytes_out", "status")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.beside: Headers = ()
+        self.status = 0
+        self.bytes_out = 0
+
+    async def send(self, message: Any) -> None:
+        """A message of somebody else's making, for an answer that comes in pieces."""
+        await self._send(message)
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            # Nothing yet, but more to come: whoever follows a stream learns at once that it began.
+            await self._send({"type": "http.response.body", "body": b"", "more_body": True})
+        else:
+            self.bytes_out += len(message.get("body", b""))
+
+    async def whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """All of an answer."""
+        self.status, self.bytes_out = status, len(body)
+        head = (*headers, *self.beside, (b"content-length", b"%d" % len(body)))
+        await self._send({"type": "http.response.start", "status": status, "headers": head})
+        await self._send({"type": "http.response.body", "body": body})
