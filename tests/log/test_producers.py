@@ -52,3 +52,28 @@ def test_state_restores_everything_in_order() -> None:
     copy.restore(producers.state())  # journals repeat their state in every file
     assert copy.state() == producers.state()
     assert copy.find("p", 5) == {0: OffsetRange(5, 6), 2: OffsetRange(0, 4)}
+
+
+def test_a_burst_of_keys_does_not_make_a_stream_forget_its_producers() -> None:
+    """A key is a producer that appends once."""
+    producers = Producers(10)
+    for sequence in (1, 2):
+        producers.record("steady", sequence, {0: OffsetRange(sequence, sequence + 1)})
+    for number in range(100):
+        producers.record(f"key:{number}", 0, {0: OffsetRange(number + 3, number + 4)})
+    assert producers.find("steady", 2) == {0: OffsetRange(2, 3)}
+    assert [n for n in range(100) if producers.find(f"key:{n}", 0)] == list(range(91, 100))
+
+
+def test_producers_that_go_on_leave_half_of_the_room_to_keys() -> None:
+    producers = Producers(10)
+    for number in range(20):
+        producers.record(f"key:{number}", 0, {0: OffsetRange(0, 1)})
+    for name, sequence in ((f"steady-{n}", s) for n in range(20) for s in (1, 2)):
+        producers.record(name, sequence, {0: OffsetRange(0, 1)})
+    # A newcomer's first append took the fifth place.
+    assert [n for n in range(20) if producers.find(f"key:{n}", 0)] == list(range(16, 20))
+    assert [n for n in range(20) if producers.find(f"steady-{n}", 2)] == list(range(14, 20))
+    copy = Producers(10)
+    copy.restore(producers.state())
+    assert copy.state() == producers.state()

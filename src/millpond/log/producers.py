@@ -4,6 +4,9 @@ A producer numbers its appends upwards. A sequence that is remembered is a retry
 new and higher than all remembered is an append; one that is lower than what is remembered is refused, because nobody
 can tell any more whether it was kept. Bounded: so many producers per stream, the longest idle forgotten first.
 
+An idempotency key is a producer that appends once. There are many of them, and a burst must not make the stream forget
+the producers that go on: those who have appended once have half of the room, if the others want theirs.
+
 Not thread-safe: the committer owns it.
 """
 
@@ -19,6 +22,7 @@ from millpond.model.offsets import OffsetRange
 WINDOW = 32
 
 Ranges = dict[int, OffsetRange]
+Window = OrderedDict[int, Ranges]
 
 
 class Producers:
@@ -26,11 +30,16 @@ class Producers:
 
     def __init__(self, producers_max: int) -> None:
         self._max = producers_max
-        self._windows: OrderedDict[str, OrderedDict[int, Ranges]] = OrderedDict()
+        # Both in the order of their last append. Nobody is in both.
+        self._once: OrderedDict[str, Window] = OrderedDict()
+        self._steady: OrderedDict[str, Window] = OrderedDict()
+
+    def _window(self, producer: str) -> Window | None:
+        return self._steady.get(producer) or self._once.get(producer)
 
     def find(self, producer: str, sequence: int) -> Ranges | None:
         """The offsets of an earlier append with this sequence; None if it is new; `StaleSequence` if nobody knows."""
-        window = self._windows.get(producer)
+        window = self._window(producer)
         if window is None:
             return None
         if sequence in window:
@@ -45,22 +54,26 @@ class Producers:
 
     def record(self, producer: str, sequence: int, ranges: Ranges) -> None:
         """Remember an append. Parts of one append may be recorded one after the other."""
-        window = self._windows.setdefault(producer, OrderedDict())
+        window = self._window(producer) or OrderedDict()
         behind = sequence not in window and bool(window) and sequence < next(reversed(window))
         window.setdefault(sequence, {}).update(ranges)
         if behind:  # only while a journal is recovered: what is remembered stays in the order of sequences
-            window = self._windows[producer] = OrderedDict(sorted(window.items()))
-        self._windows.move_to_end(producer)
+            window = OrderedDict(sorted(window.items()))
         while len(window) > WINDOW:
             window.popitem(last=False)
-        while len(self._windows) > self._max:
-            self._windows.popitem(last=False)
+        self._once.pop(producer, None)
+        known = self._once if len(window) == 1 else self._steady
+        known[producer] = window
+        known.move_to_end(producer)
+        while len(self._once) + len(self._steady) > self._max:
+            crowd = self._once if len(self._once) > self._max // 2 else self._steady
+            crowd.popitem(last=False)
 
     def state(self) -> list[tuple[str, int, list[tuple[int, int, int]]]]:
-        """Everything remembered, oldest first, as plain values for the journal's state frame."""
+        """Everything remembered, oldest first of each kind, as plain values for the journal's state frame."""
         return [
             (producer, sequence, [(s, r.start, r.stop) for s, r in ranges.items()])
-            for producer, window in self._windows.items()
+            for producer, window in (*self._once.items(), *self._steady.items())
             for sequence, ranges in window.items()
         ]
 
