@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -17,14 +17,17 @@ from millpond.serve.problems import answer_of
 
 # Names of streams are in the path, conditions in the query: generous for both, and a bound.
 HEAD_BYTES_MAX = 256_000
+# More than this is sent at once.
+LATE_BYTES_MAX = 64_000
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """The server looks at all connections now and then (`close_if_slow`): a timer for each request would cost more than
     reading its head, which nearly always arrives in one piece."""
 
-    # Set by the server, for all connections.
-    connections_max = 1_000
+    # One for all connections of a server: see `protocol_class`.
+    connections_max: ClassVar[int]
+    writes: ClassVar[Writes]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -35,7 +38,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.transport = _OneWrite(transport)  # type: ignore[assignment]
+        self.transport = _LateTransport(transport, self.loop, self.writes)  # type: ignore[assignment]
         self._owes_since = self.loop.time()
         if len(self.connections) > self.connections_max:
             self._refuse(
@@ -84,31 +87,59 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-class _OneWrite:
-    """A transport that sends the head of an answer together with what follows it, which is at once: one system call,
-    and one packet, where there would be two."""
+class Writes:
+    """What the connections of one loop have to send, sent at the end of each of its rounds.
 
-    __slots__ = ("_held", "_transport", "is_closing")
+    Answers come in groups, as their records are committed. If each were sent as soon as it is made, the kernel would
+    wake the other end for each; sent one right after the other, they find it awake. And the head of an answer goes with
+    its body: one system call, and one packet, where there would be two."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
+    def __init__(self) -> None:
+        self._waiting: list[_LateTransport] = []
+
+    def add(self, transport: _LateTransport, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._waiting:
+            loop.call_soon(self._send)
+        self._waiting.append(transport)
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for transport in waiting:
+            transport.flush()
+
+
+class _LateTransport:
+    """A transport whose writes wait for the end of the loop's round, but for large ones."""
+
+    __slots__ = ("_held", "_loop", "_transport", "_writes", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, writes: Writes) -> None:
+        self._transport, self._loop, self._writes = transport, loop, writes
         self._held = b""
         self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
         if self._held:
-            self._transport.write(self._held + data)
-            self._held = b""
-        elif data[:9] == b"HTTP/1.1 " and data[-4:] == b"\r\n\r\n":
+            self._held += data
+        elif data:
             self._held = data
-        else:
-            self._transport.write(data)
+            self._writes.add(self, self._loop)
+        if len(self._held) > LATE_BYTES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.write(held)
 
     def close(self) -> None:
-        if self._held:
-            self._transport.write(self._held)
-            self._held = b""
+        self.flush()
         self._transport.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+def protocol_class(connections_max: int) -> type[BoundedProtocol]:
+    """The protocol of one server."""
+    return type("ServerProtocol", (BoundedProtocol,), {"connections_max": connections_max, "writes": Writes()})

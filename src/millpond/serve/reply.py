@@ -25,8 +25,6 @@ class Reply:
         await self._send(message)
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            # Nothing yet, but more to come: whoever follows a stream learns at once that it began.
-            await self._send({"type": "http.response.body", "body": b"", "more_body": True})
         else:
             self.bytes_out += len(message.get("body", b""))
 

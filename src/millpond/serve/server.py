@@ -34,7 +34,7 @@ from millpond.pond.pond import Pond
 from millpond.pond.tokens import Mode, TokenGate
 from millpond.serve.limits import RateLimiter
 from millpond.serve.metrics import MetricsPage
-from millpond.serve.protocol import BoundedProtocol
+from millpond.serve.protocol import BoundedProtocol, protocol_class
 from millpond.serve.rest import RestDoor
 from millpond.serve.settings import ServeSettings, check_exposure
 from millpond.serve.state import NodeState
@@ -82,7 +82,6 @@ class PondServer:
         with _bound(self._settings.host, self._settings.port) as listener:
             config = self._config(tls)
             self._server = _Uvicorn(config, self._settings.request_seconds)
-            BoundedProtocol.connections_max = self._settings.connections_max
             self._counters.watch("rest", self._connections)
             rest = RestDoor(
                 self._state,
@@ -111,7 +110,7 @@ class PondServer:
         settings = self._settings
         config = uvicorn.Config(
             app="",
-            http=BoundedProtocol,
+            http=protocol_class(settings.connections_max),
             ws="none",
             lifespan="off",
             log_config=None,
