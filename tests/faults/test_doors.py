@@ -309,6 +309,7 @@ def test_a_second_signal_hurries(tmp_path: Path) -> None:
         with served.client() as client:
             client.post("/v1/streams/s/records", json=record(0, 0)).raise_for_status()
         with socket.create_connection(("127.0.0.1", served.rest_port)) as half:
+            half.settimeout(60)
             half.sendall(HALF_A_REQUEST)
             assert half.recv(1_000).startswith(b"HTTP/1.1 100 ")  # it waits for the body
             served.terminate()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from tests.serving import Served
@@ -30,3 +32,19 @@ def test_settling_what_is_never_archived_is_no_matter_of_time(served: Served) ->
         answer = client.post("/v1/streams/never/settle")
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid-value")
     assert "retry-after" not in answer.headers
+
+
+def test_a_follower_of_a_quiet_stream_is_answered_before_there_is_a_record(served: Served) -> None:
+    path = "/v1/streams/grid/meters/records?follow=true&start=latest"
+    with served.client(timeout=10) as client, client.stream("GET", path) as answer:
+        assert answer.status_code == 200
+
+
+def test_who_asks_before_sending_a_body_is_told_to_go_on(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.rest_port)) as connection:
+        connection.settimeout(10)
+        head = b"POST /v1/streams/events/records HTTP/1.1\r\nhost: 127.0.0.1\r\nexpect: 100-continue\r\n"
+        connection.sendall(head + b"content-type: x/y\r\ncontent-length: 4\r\n\r\n")
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(b"body")
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 200 ")
