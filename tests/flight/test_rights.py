@@ -26,7 +26,7 @@ FIELDS: dict[type, dict[str, Any]] = {
 
 
 def made(kind: type[ask.Request]) -> ask.Request:
-    stream = {"stream": STREAM} if issubclass(kind, ask.StreamRequest) else {}
+    stream = {"stream": STREAM} if issubclass(kind, ask.NameRequest) else {}
     return kind(**stream, **FIELDS.get(kind, {}))
 
 

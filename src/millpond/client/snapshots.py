@@ -27,14 +27,14 @@ from millpond.wire.requests import Objects, TakeSnapshot
 class Snapshots:
     """Thread-safe. Of one stream."""
 
-    def __init__(self, connection: Connection, name: str) -> None:
-        self._connection, self._name = connection, name
+    def __init__(self, connection: Connection, name: str, stream_id: int) -> None:
+        self._connection, self._name, self._id = connection, name, stream_id
         self._lock = threading.Lock()
         self._known: tuple[tuple[str, int], SettledSnapshot] | None = None
 
     def mark(self) -> tuple[StreamDefinition, SnapshotMark]:
         """What the node says now, without the objects."""
-        mark: SnapshotMark = self._connection.ask(TakeSnapshot(self._name), SnapshotMark)
+        mark: SnapshotMark = self._connection.ask(TakeSnapshot(self._name, id=self._id), SnapshotMark)
         return decode_definition(mark.definition), mark
 
     def take(self) -> tuple[StreamDefinition, Snapshot]:
@@ -43,7 +43,7 @@ class Snapshots:
         with self._lock:
             known = self._known
         if known is None or known[0] != _state(mark):
-            entries = self._connection.table(Objects(self._name))
+            entries = self._connection.table(Objects(self._name, id=self._id))
             definition, mark = _marked(entries)
             known = (_state(mark), _settled(definition, mark, entries))
             with self._lock:

@@ -53,7 +53,7 @@ class RemoteStream:
         self, connection: Connection, name: str, stream_id: int, on_producer: Callable[[Producer], None]
     ) -> None:
         self._connection, self._name, self.id, self._on_producer = connection, name, stream_id, on_producer
-        self._snapshots = Snapshots(connection, name)
+        self._snapshots = Snapshots(connection, name, stream_id)
         self._lock = threading.Lock()
         self._known: Ingest | None = None
         self._dropped = False
@@ -80,7 +80,7 @@ class RemoteStream:
     def info(self) -> StreamInfo:
         """What it is, in values that JSON has."""
         self._check_there()
-        info: StreamInfo = self._connection.ask(ask.Describe(self._name), StreamInfo)
+        info: StreamInfo = self._connection.ask(ask.Describe(self._name, id=self.id), StreamInfo)
         return info
 
     def _ingest(self, newer: bool) -> Ingest:
@@ -135,7 +135,7 @@ class RemoteStream:
             raise InvalidValue(
                 f"producer {producer!r} with sequence {sequence!r}", hint="give both, for an idempotent append, or none"
             )
-        request = ask.Append(self._name, producer=producer, sequence=sequence, durability=chosen)
+        request = ask.Append(self._name, id=self.id, producer=producer, sequence=sequence, durability=chosen)
         ingest = self._ingest(newer=False)
         try:
             return self._append(request, ingest, rows)
@@ -176,7 +176,7 @@ class RemoteStream:
 
         def open_way(producer: str) -> PutWay:
             self._check_there()
-            request = ask.Append(self._name, producer=producer, durability=chosen)
+            request = ask.Append(self._name, id=self.id, producer=producer, durability=chosen)
             return PutWay(self._connection.another(), request, self._connection.timeout_seconds)
 
         self._ingest(newer=False)
@@ -215,6 +215,7 @@ class RemoteStream:
         check_bounds(batch_rows, limit)
         request = ask.Read(
             self._name,
+            id=self.id,
             start=place(start),
             follow=follow,
             columns=named(columns),
@@ -242,18 +243,20 @@ class RemoteStream:
         self._check_there()
         if limit is not None and limit < 0:
             raise InvalidValue(f"a limit of {limit}", hint="0 or more rows; leave it out for all")
-        return self._connection.fetch(ask.Scan(self._name, columns=named(columns), limit=limit, **terms(where)))
+        return self._connection.fetch(
+            ask.Scan(self._name, id=self.id, columns=named(columns), limit=limit, **terms(where))
+        )
 
     def count(self, where: Where = None) -> int:
         """How many records match."""
         self._check_there()
-        found: Counted = self._connection.ask(ask.CountRows(self._name, **terms(where)), Counted)
+        found: Counted = self._connection.ask(ask.CountRows(self._name, id=self.id, **terms(where)), Counted)
         return found.count
 
     def explain(self, where: Where = None) -> QueryReport:
         """What a scan would read and skip, without reading it."""
         self._check_there()
-        report: QueryReport = self._connection.ask(ask.Explain(self._name, **terms(where)), QueryReport)
+        report: QueryReport = self._connection.ask(ask.Explain(self._name, id=self.id, **terms(where)), QueryReport)
         return report
 
     def get(self, key: Any = None, /, *, limit: int = 10, **secondary: Any) -> pa.Table:
@@ -263,7 +266,7 @@ class RemoteStream:
         sought = wanted(definition, key, secondary)
         field = definition.schema.field(sought.column)
         by = sought.column if secondary else None
-        request = ask.Get(self._name, _exact(sought.value, field), exact=True, by=by, limit=limit)
+        request = ask.Get(self._name, _exact(sought.value, field), exact=True, by=by, limit=limit, id=self.id)
         return self._connection.table(request)
 
     def snapshot(self) -> Snapshot:
@@ -275,26 +278,28 @@ class RemoteStream:
     def segments(self) -> list[SegmentListing]:
         """The stream's segments, archived and live."""
         self._check_there()
-        found: list[SegmentListing] = self._connection.ask(ask.Segments(self._name), list[SegmentListing])
+        found: list[SegmentListing] = self._connection.ask(ask.Segments(self._name, id=self.id), list[SegmentListing])
         return found
 
     def read_segment(self, segment_id: str, *, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The records of one segment."""
         self._check_there()
-        return self._connection.fetch(ask.ReadSegment(self._name, segment_id, columns=named(columns))).batches
+        return self._connection.fetch(
+            ask.ReadSegment(self._name, segment_id, columns=named(columns), id=self.id)
+        ).batches
 
     # Keeping.
 
     def settle(self) -> SettleReport | None:
         """Move everything acknowledged up to now into the archive. None if all has settled already."""
         self._check_there()
-        report: SettleReport | None = self._connection.ask(ask.Settle(self._name), SettleReport | None)
+        report: SettleReport | None = self._connection.ask(ask.Settle(self._name, id=self.id), SettleReport | None)
         return report
 
     def status(self) -> StreamStatus:
         """Where the stream stands."""
         self._check_there()
-        status: StreamStatus = self._connection.ask(ask.StreamStatus(self._name), StreamStatus)
+        status: StreamStatus = self._connection.ask(ask.StreamStatus(self._name, id=self.id), StreamStatus)
         return status
 
     # Spark.

@@ -31,7 +31,7 @@ _CHANNEL = [
     # would then hang for every link, also for one that is made to get away from it.
     ("grpc.use_local_subchannel_pool", 1),
 ]
-_Key = tuple[str, str, str | None]
+_Key = tuple[str, int | None, str, str | None]
 
 
 class FlightLink:
@@ -116,7 +116,7 @@ class FlightLink:
     def append(self, request: Append, batch: pa.RecordBatch) -> Ack:
         """Append one batch, and wait for its acknowledgement. An `Unavailable` leaves open whether it was kept: with a
         producer and a sequence it may be sent again."""
-        key = (request.stream, request.producer, request.durability)
+        key = (request.stream, request.id, request.producer, request.durability)
         put = self._take_put(key, batch.schema) or self.put(request)
         try:
             put.write(batch, request.sequence)

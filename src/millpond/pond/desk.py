@@ -108,7 +108,15 @@ class PondDesk:
             raise StreamNotFound(error.message, hint=f"streams: {', '.join(seen[:8]) or 'none yet'}") from None
 
     def _stream(self, request: ask.Request) -> Stream:
-        return self._pond.stream(request.stream)
+        """The stream that a request is about: that of its name, and of its id if it has one."""
+        stream = self._pond.stream(request.stream)
+        wanted = getattr(request, "id", None)
+        if wanted is not None and stream.definition.id != wanted:
+            raise StreamNotFound(
+                f"stream {request.stream!r} was dropped",
+                hint="another one has its name now; pond.stream(name) opens it",
+            )
+        return stream
 
     # Requests.
 

@@ -39,10 +39,16 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     stream: ClassVar[str] = ""
 
 
-class StreamRequest(Request, frozen=True):
-    """About one stream."""
+class NameRequest(Request, frozen=True):
+    """About the name of a stream, whether there is one or not."""
 
     stream: Name  # type: ignore[misc]
+
+
+class StreamRequest(NameRequest, frozen=True, kw_only=True):
+    """About one stream. `id`: the very stream that is meant; one that took its name since is not found then."""
+
+    id: Count | None = None
 
 
 # Calls: one message back.
@@ -85,7 +91,7 @@ class SettleSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes: Units = "128MB"
 
 
-class Create(StreamRequest, frozen=True, tag="create"):
+class Create(NameRequest, frozen=True, tag="create"):
     """-> `StreamInfo`. Without a schema: raw events. `schema_arrow` is the schema as Arrow serialises it, in base64, in
     place of `schema`: it says things of nested types that the text cannot."""
 
