@@ -291,3 +291,15 @@ def test_what_others_change_is_noticed(served: Served) -> None:
     with pytest.raises(millpond.errors.StreamNotFound, match="was dropped"):
         stream.schema  # noqa: B018
     assert pond.stream("numbers").count() == 0
+
+
+def test_a_stream_that_may_only_be_written_is_listed_without_its_figures(served: Served, tmp_path: Path) -> None:
+    served.pond.create_stream("grid/numbers", NUMBERS).append({"n": 1})
+    served.pond.create_stream("other/numbers", NUMBERS)
+    served.stop()
+    served.start(Grant("grid", frozenset(("read",))), Grant("other", frozenset(("write",))))
+    listed = Commands(tmp_path)(
+        "streams", "--json", "--pond", f"grpc://127.0.0.1:{served.port}", "--token", SECRET
+    ).several
+    assert [(each["name"], each["records"]) for each in listed] == [("grid/numbers", 1), ("other/numbers", None)]
+    assert listed[1]["schema"] == "n bigint, text string"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +13,10 @@ from pyspark.sql import SparkSession
 
 import millpond
 from millpond.client.pond import RemotePond
+from millpond.client.served import StreamForSpark
 from millpond.errors import Unavailable
 from millpond.pond.tokens import TokenGate
+from millpond.query.snapshot import Snapshot
 from millpond.spark.live import ROWS_HELD_MAX
 from millpond.wire.access import Grant
 from millpond.wire.requests import CreateToken
@@ -89,3 +92,49 @@ def test_executors_fetch_live_records_over_tls(tmp_path: Path, certificates: Cer
         stream = pond.create_stream("numbers", pa.schema([("n", pa.int64())]), settle=None)
         stream.append(pa.table({"n": range(many)}))
         assert stream.to_spark(spark).selectExpr("count(*)", "sum(n)").collect()[0][:] == (many, sum(range(many)))
+
+
+class SameRoot(StreamForSpark):
+    """As if its node had the pond under the path that another node's has, as containers do."""
+
+    def snapshot(self) -> Snapshot:
+        found = super().snapshot()
+        return replace(found, settled=replace(found.settled, root="/data/pond/archive/numbers-1"))
+
+
+def test_two_ponds_under_the_same_path_are_two(served: Served, tmp_path: Path, spark: SparkSession) -> None:
+    other = Served(tmp_path / "other")
+    try:
+        frames = []
+        for node, rows in ((served, 1), (other, 2)):
+            node.pond.create_stream("numbers", NUMBERS).append([{"n": rows}] * rows)
+            frames.append(millpond.spark.to_spark(SameRoot(node.connect().stream("numbers")), spark))
+        assert [frame.count() for frame in frames] == [1, 2]
+    finally:
+        other.close()
+
+
+def test_a_stream_that_the_caller_may_not_read_has_no_view(
+    pond: RemotePond, served: Served, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.pond.create_stream("other/numbers", NUMBERS)
+    served.stop()
+    served.start(Grant("grid", frozenset(("read",))), Grant("other", frozenset(("write",))))
+    views = pond.attach(spark)
+    try:
+        assert views.views == {"grid/numbers": "grid_numbers"}
+        assert "other/numbers has no view" in caplog.text
+    finally:
+        views.detach()
+
+
+def test_who_could_not_attach_does_not_listen(pond: RemotePond, spark: SparkSession) -> None:
+    root = Path(pond.stream("grid/numbers").snapshot().settled.root)
+    away = root.with_name("away")
+    shutil.move(root, away)
+    try:
+        with pytest.raises(Unavailable):
+            pond.attach(spark)
+        assert pond._watch._listeners == []
+    finally:
+        shutil.move(away, root)

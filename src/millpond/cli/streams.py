@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millpond.cli.session import session_of
-from millpond.errors import InvalidValue
+from millpond.errors import Forbidden, InvalidValue, StreamNotFound
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,23 +133,36 @@ def streams(context: typer.Context) -> None:
     """
     session = session_of(context)
     with session.open() as pond:
-        listed = [_listed(stream) for stream in pond.streams()]
+        listed = [row for stream in pond.streams() if (row := _listed(stream)) is not None]
     session.output.several(listed, ["name", "records", "streamlets", "keys", "schema"])
     if not listed:
         session.output.say("no streams yet; millpond create makes one")
 
 
-def _listed(stream: AnyStream) -> dict[str, Any]:
-    status, described = stream.status(), description(stream)
+def _listed(stream: AnyStream) -> dict[str, Any] | None:
+    """None if it was dropped since it was listed."""
+    try:
+        described, records = description(stream), _records(stream)
+    except StreamNotFound:
+        return None
     return {
         "name": described["name"],
-        "records": status.rows_live + status.rows_settled,
+        "records": records,
         "streamlets": described["streamlets"],
         "durability": described["durability"],
         "keys": described["keys"],
         "event_time": described["event_time"],
         "schema": described["schema"],
     }
+
+
+def _records(stream: AnyStream) -> int | None:
+    """How many it has; None if that is not for this caller to know."""
+    try:
+        status = stream.status()
+    except Forbidden:
+        return None
+    return status.rows_live + status.rows_settled
 
 
 def describe(context: typer.Context, name: StreamName) -> None:

@@ -139,7 +139,7 @@ class RemotePond:
             if known is None or known.id != info.id:
                 if known is not None:
                     known.forget()
-                known = RemoteStream(self._connection, info.name, info.id, self._producers.add)
+                known = RemoteStream(self._connection, self.id, info.name, info.id, self._producers.add)
                 self._streams[info.name] = known
             return known
 

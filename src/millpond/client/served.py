@@ -35,6 +35,10 @@ class StreamForSpark:
         return self._stream.name
 
     @property
+    def pond_id(self) -> str:
+        return self._stream.pond_id
+
+    @property
     def definition(self) -> StreamDefinition:
         return self._stream.definition
 

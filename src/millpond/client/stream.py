@@ -50,9 +50,15 @@ class RemoteStream:
     object per stream."""
 
     def __init__(
-        self, connection: Connection, name: str, stream_id: int, on_producer: Callable[[Producer], None]
+        self,
+        connection: Connection,
+        pond_id: str,
+        name: str,
+        stream_id: int,
+        on_producer: Callable[[Producer], None],
     ) -> None:
-        self._connection, self._name, self.id, self._on_producer = connection, name, stream_id, on_producer
+        self._connection, self._on_producer = connection, on_producer
+        self._pond_id, self._name, self.id = pond_id, name, stream_id
         self._snapshots = Snapshots(connection, name, stream_id)
         self._lock = threading.Lock()
         self._known: Ingest | None = None
@@ -80,8 +86,19 @@ class RemoteStream:
     def info(self) -> StreamInfo:
         """What it is, in values that JSON has."""
         self._check_there()
-        info: StreamInfo = self._connection.ask(ask.Describe(self._name, id=self.id), StreamInfo)
+        try:
+            info: StreamInfo = self._connection.ask(ask.Describe(self._name, id=self.id), StreamInfo)
+        except Forbidden:  # who may only write is told what a listing tells
+            return self._listed()
         return info
+
+    def _listed(self) -> StreamInfo:
+        for info in self._connection.ask(ask.ListStreams(), list[StreamInfo]):
+            if info.id == self.id:
+                found: StreamInfo = info
+                return found
+        self.forget()
+        raise self._gone()
 
     def _ingest(self, newer: bool) -> Ingest:
         """What checks records: as it is known, or (newer) as the node has it now."""
@@ -102,16 +119,15 @@ class RemoteStream:
     def _defined(self) -> StreamDefinition:
         try:
             return self._snapshots.mark()[0]
-        except Forbidden:  # who may only write is told what a listing tells
-            for info in self._connection.ask(ask.ListStreams(), list[StreamInfo]):
-                if info.name == self._name:
-                    found: StreamInfo = info
-                    return found.definition()
-            raise
+        except Forbidden:  # as in `info`
+            return self._listed().definition()
 
     def _check_there(self) -> None:
         if self._dropped:
-            raise StreamNotFound(f"stream {self._name!r} was dropped", hint="pond.streams() lists what is there")
+            raise self._gone()
+
+    def _gone(self) -> StreamNotFound:
+        return StreamNotFound(f"stream {self._name!r} was dropped", hint="pond.streams() lists what is there")
 
     def forget(self) -> None:
         """It was dropped."""
@@ -307,6 +323,11 @@ class RemoteStream:
     def to_spark(self, spark: Any) -> Any:
         """A Spark DataFrame of the stream, live ∪ settled; each query of it sees one exact, fresh snapshot."""
         return importlib.import_module("millpond.spark").to_spark(StreamForSpark(self), spark)
+
+    @property
+    def pond_id(self) -> str:
+        """Which pond it is in."""
+        return self._pond_id
 
     def door(self) -> RemoteDoor:
         """Where Spark's executors fetch the live half."""

@@ -189,7 +189,9 @@ class Pond:
                 "offsets, restore it to _delta_log under its own name from a copy"
             )
             raise Damaged(error.message, hint=hint) from error
-        return Stream(definition, self._log, archive, self._clock, self._settings, self._open_door, self.telemetry)
+        return Stream(
+            definition, self._log, archive, self._clock, self._settings, self._open_door, self.telemetry, self.id
+        )
 
     def _finish_drops(self) -> None:
         """Finish what a crash in the middle of a drop left behind."""

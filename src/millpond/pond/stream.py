@@ -42,10 +42,11 @@ class Stream:
         settings: Settings,
         open_door: Any,
         telemetry: Telemetry,
+        pond_id: str,
     ) -> None:
         self._definition: StreamDefinition | None = definition
         self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
-        self._settings, self._open_door = settings, open_door
+        self._settings, self._open_door, self._pond_id = settings, open_door, pond_id
         self.telemetry, self._refused = StreamTelemetry(), telemetry.log.refused
         self._take_in(definition)
         self.halves = Halves(lambda: self.definition, log, archive)
@@ -298,6 +299,11 @@ class Stream:
     def to_spark(self, spark: Any) -> Any:
         """A Spark DataFrame of the stream, live ∪ settled; each query of it sees one exact, fresh snapshot."""
         return importlib.import_module("millpond.spark").to_spark(self, spark)
+
+    @property
+    def pond_id(self) -> str:
+        """Which pond it is in."""
+        return self._pond_id
 
     def door(self) -> Door:
         """Where Spark's executors fetch the live half."""

@@ -85,7 +85,7 @@ class SessionPlanner:
     def frame(self, stream: ServedStream) -> DataFrame:
         """A DataFrame of the stream, live ∪ settled."""
         settled = stream.snapshot().settled
-        key = settled.root
+        key = f"{stream.pond_id} {settled.root}"  # a root alone is one on each node
         with self._lock:
             self._streams[key] = stream
         schema = spark_schema(stored_schema(stream.definition.schema))
@@ -120,7 +120,7 @@ class SessionPlanner:
             return f"Millpond: {error} [{error.code}]"
         except Exception as error:  # an exception here would reach the user as py4j's, without its text
             logger.exception("no snapshot for a query")
-            return f"Millpond: no snapshot of the stream in {key}: {type(error).__name__}: {error}"
+            return f"Millpond: no snapshot of the stream {key}: {type(error).__name__}: {error}"
 
     def _figures_of(self, query: str) -> QueryFigures:
         figures = self._figures.get(query)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from millpond.errors import StreamNotFound
+from millpond.errors import Forbidden, MillpondError, StreamNotFound
 from millpond.model.names import view_name
 from millpond.spark.planner import SessionPlanner, planner_of
 from millpond.wire.served import Change, ServedPond, ServedStream
@@ -43,7 +43,11 @@ class Attachment:
         self._lock = threading.Lock()
         self._views: dict[str, tuple[str, int, int]] = {}
         self._stop = pond.on_change(self._changed)
-        self._refresh()
+        try:
+            self._refresh()
+        except BaseException:
+            self._stop()
+            raise
 
     @property
     def views(self) -> Mapping[str, str]:
@@ -78,7 +82,8 @@ class Attachment:
             for stream in self._pond.served_streams():
                 try:
                     definition = stream.definition
-                except StreamNotFound:  # dropped since it was listed
+                except (Forbidden, StreamNotFound) as error:
+                    _left_out(stream, error)
                     continue
                 view = view_name(stream.name)
                 view = view if view.lower() not in taken else f"{view}_{definition.id}"
@@ -86,9 +91,24 @@ class Attachment:
                 wanted[stream.name] = (view, stream, definition.id, definition.schema_version)
             for name, (view, _, _) in list(self._views.items()):
                 if name not in wanted or wanted[name][0] != view:
-                    self._planner.spark.catalog.dropTempView(view)
-                    del self._views[name]
+                    self._drop(name)
             for name, (view, stream, stream_id, version) in wanted.items():
                 if self._views.get(name) != (view, stream_id, version):
-                    self._planner.frame(stream).createOrReplaceTempView(view)
+                    try:
+                        frame = self._planner.frame(stream)
+                    except (Forbidden, StreamNotFound) as error:
+                        _left_out(stream, error)
+                        self._drop(name)
+                        continue
+                    frame.createOrReplaceTempView(view)
                     self._views[name] = (view, stream_id, version)
+
+    def _drop(self, name: str) -> None:
+        view, _, _ = self._views.pop(name, ("", 0, 0))
+        if view:
+            self._planner.spark.catalog.dropTempView(view)
+
+
+def _left_out(stream: ServedStream, error: MillpondError) -> None:
+    """One stream without a view: dropped since it was listed, or not for this caller to read."""
+    logger.warning("%s has no view: %s", stream.name, error.message)

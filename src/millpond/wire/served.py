@@ -44,6 +44,11 @@ class ServedStream(Protocol):
     def name(self) -> str: ...
 
     @property
+    def pond_id(self) -> str:
+        """Which pond it is in: two nodes may have theirs under the same path."""
+        ...
+
+    @property
     def definition(self) -> StreamDefinition:
         """As it is now; `StreamNotFound` once it was dropped."""
         ...
