@@ -216,6 +216,19 @@ def test_ctrl_c_during_an_append_takes_effect_behind_it(pond: Commands, monkeypa
     assert count(pond) == 10_000
 
 
+def test_a_second_ctrl_c_does_not_wait_for_the_append(pond: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    from millpond.pond.stream import Stream
+
+    def hanging(self: Stream, *given: object, **named: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the append went on")
+
+    monkeypatch.setattr(Stream, "append", hanging)
+    said = pond("put", "grid/meters", "--json", input=readings(10), code=130)
+    assert (said.one["rows"], said.one["complete"]) == (0, False)
+
+
 def test_a_pipe_from_one_pond_to_another(pond: Commands, tmp_path: Path) -> None:
     pond("put", "grid/meters", input=readings(1_000))
     run = pond.shell(

@@ -198,7 +198,8 @@ def of_equal_size(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.R
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """A Ctrl-C in here takes effect behind it: what is on its way is acknowledged and counted first."""
+    """A Ctrl-C in here takes effect behind it: what is on its way is acknowledged and counted first. A second one does
+    not wait for that."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -206,6 +207,8 @@ def _uninterrupted() -> Iterator[None]:
 
     def remember(number: int, frame: object) -> None:
         nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
         pressed = True
 
     before = signal.signal(signal.SIGINT, remember)

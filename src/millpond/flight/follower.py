@@ -19,6 +19,7 @@ from pyarrow import flight
 from millpond.errors import InvalidValue, MillpondError, Unavailable
 from millpond.flight.errors import as_ours, raised_as_ours
 from millpond.flight.messages import Credit, PushNote, decode_note, encode_note, failure_in
+from millpond.flight.patience import within
 from millpond.wire.requests import Read
 
 logger = logging.getLogger(__name__)
@@ -53,11 +54,23 @@ class Follower:
         self._silent_seconds = 0.0
         with raised_as_ours(location):
             descriptor = flight.FlightDescriptor.for_command(msgspec.json.encode(request))
-            self._writer, self._reader = client.do_exchange(descriptor, options)
-            self._grant(window_bytes)
-            self.schema: pa.Schema = self._reader.schema
+            self._writer, self._reader = within(
+                timeout_seconds,
+                location,
+                lambda: client.do_exchange(descriptor, options),
+                lambda late: late[1].cancel(),
+            )
+            try:
+                self.schema: pa.Schema = within(timeout_seconds, location, self._opened)
+            except BaseException:
+                self.close()
+                raise
         self._taking = threading.Thread(target=self._take, name="millpond-follow", daemon=True)
         self._taking.start()
+
+    def _opened(self) -> pa.Schema:
+        self._grant(self._window_bytes)
+        return self._reader.schema
 
     @property
     def position(self) -> dict[int, int]:
@@ -142,17 +155,29 @@ class Follower:
             self._failure = self._failure or ours
         finally:
             self._arrived.put(None)
+            if self._closed.is_set():
+                self._close_writer()
 
     def close(self) -> None:
         """End it. Idempotent."""
         if not self._closed.is_set():
             self._closed.set()
             self._reader.cancel()
-            try:
-                with self._writing:
-                    self._writer.close()
-            except (flight.FlightError, pa.ArrowException, OSError) as error:
-                logger.debug("closing a read: %s", error)  # it was cut short, which is what was wanted
+            self._close_writer()
+
+    def forget(self) -> None:
+        """End it without waiting for anything, for whoever must not: a finalizer runs in whatever thread there is, also
+        in one that is just writing here."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self._reader.cancel()  # which ends the thread, and that closes the rest
+
+    def _close_writer(self) -> None:
+        try:
+            with self._writing:
+                self._writer.close()
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            logger.debug("closing a read: %s", error)  # it was cut short, which is what was wanted
 
     def __enter__(self) -> Follower:
         return self

@@ -14,6 +14,7 @@ from pyarrow import flight
 from millpond.errors import InvalidValue, PondClosed
 from millpond.flight.errors import raised_as_ours
 from millpond.flight.follower import Follower
+from millpond.flight.patience import within
 from millpond.flight.put import Put
 from millpond.log.engine import Ack
 from millpond.wire.desk import Batches
@@ -93,8 +94,18 @@ class FlightLink:
         self._refuse_closed()
         ticket = encode_ticket(request) if isinstance(request, LiveTicket) else msgspec.json.encode(request)
         with raised_as_ours(self._location):
-            reader = self._client.do_get(flight.Ticket(ticket), self._streaming)
-            return Batches(reader.schema, self._batches(reader))
+            reader = within(
+                self._timeout_seconds,
+                self._location,
+                lambda: self._client.do_get(flight.Ticket(ticket), self._streaming),
+                lambda late: late.cancel(),
+            )
+            try:
+                schema = within(self._timeout_seconds, self._location, lambda: reader.schema)
+            except BaseException:
+                reader.cancel()
+                raise
+            return Batches(schema, self._batches(reader))
 
     def _batches(self, reader: flight.FlightStreamReader) -> Iterator[pa.RecordBatch]:
         ended = False
@@ -119,7 +130,7 @@ class FlightLink:
         key = (request.stream, request.id, request.producer, request.durability)
         put = self._take_put(key, batch.schema) or self.put(request)
         try:
-            put.write(batch, request.sequence)
+            within(self._timeout_seconds, self._location, lambda: put.write(batch, request.sequence))
             ack = put.next_ack(self._timeout_seconds)
         except BaseException:
             put.abandon()

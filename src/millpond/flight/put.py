@@ -69,7 +69,7 @@ class Put:
                 self._begin(batch.schema)
             assert self._writer is not None
             with self._writing:
-                if self._ended_writing:
+                if self._ended_writing or self._ended:
                     raise self._failure or Unavailable(f"{self._location} ended the put", hint="start another one")
                 if sequence is None:
                     self._writer.write_batch(batch)
@@ -77,6 +77,9 @@ class Put:
                     self._writer.write_with_metadata(batch, encode_note(BatchNote(sequence)))
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise self._why(error) from error
+        finally:
+            if self._ended:
+                self._let_go()  # it was abandoned in the meantime
         self._written += 1
 
     def _begin(self, schema: pa.Schema) -> None:
@@ -163,9 +166,17 @@ class Put:
 
     def abandon(self) -> None:
         """Let go of it, whatever has become of what was written."""
-        if self._ended or self._writer is None:
+        if self._ended:
             return
         self._ended = True
+        if self._writing.acquire(timeout=_LET_GO_SECONDS):
+            self._writing.release()
+            self._let_go()
+        # Otherwise a write hangs; the thread that is in it lets go, if that ever ends.
+
+    def _let_go(self) -> None:
+        if self._writer is None:
+            return
         self._end_writing()
         # The node ends what is done. A writer that nobody has closed complains when it is forgotten.
         self._hearing.join(_LET_GO_SECONDS)
