@@ -13,6 +13,7 @@ import pytest
 
 from millpond.errors import MillpondError, Unavailable
 from millpond.flight.patience import within
+from millpond.ingest import producer as producing
 from tests.client.conftest import NUMBERS, Served
 from tests.client.proxy import Proxy
 
@@ -57,6 +58,34 @@ def test_who_asks_is_told_in_time(served: Served, what: str) -> None:
         remote.append({"n": 1})
         proxy.stall()
         assert isinstance(raised_by(lambda: asked[what](remote)), Unavailable)
+
+
+def test_a_producer_leaves_a_write_that_hangs(served: Served) -> None:
+    stream = served.pond.create_stream("numbers", NUMBERS)
+    with Proxy(served.port) as proxy:
+        remote = served.connect(proxy.port).stream("numbers")
+        producer = remote.producer(linger="1ms", batch_bytes="16MB", give_up="10s")
+        producer.append({"n": 1}).result(PATIENCE_SECONDS)
+        proxy.stall()
+        assert producer.append(megabytes(12)).result(PATIENCE_SECONDS).durability == "disk"
+        assert raised_by(producer.close) is None
+    assert stream.count() == 12_001
+
+
+def test_a_producer_leaves_only_so_many_connections_behind(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producing, "_HANGING_MAX", 1)
+    served.pond.create_stream("numbers", NUMBERS)
+    with Proxy(served.port) as proxy:
+        remote = served.connect(proxy.port).stream("numbers")
+        producer = remote.producer(linger="1ms", batch_bytes="16MB", give_up="2s")
+        producer.append({"n": 1}).result(PATIENCE_SECONDS)
+        before = proxy.connections
+        proxy.stall()
+        producer.append(megabytes(12))
+        error = raised_by(producer.close)
+        assert isinstance(error, Unavailable)
+        assert "1 connections let nothing through" in error.message
+        assert proxy.connections == before
 
 
 def test_ctrl_c_ends_the_waiting() -> None:

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 # A way on which nothing was acknowledged for so long is given up and opened anew.
 ANSWER_SECONDS_MAX = 60.0
+# Writes that hang on ways that were given up. Each holds a thread and a connection until that is known to be dead.
+_HANGING_MAX = 8
 # Python's and our cost of holding one small record.
 _RECORD_OVERHEAD_BYTES = 48
 
@@ -189,13 +191,26 @@ class Producer:
     # Sending. The producer's own thread looks after one way at a time; while it is open, two threads work on it.
 
     def _run(self) -> None:
+        writers: list[threading.Thread] = []
         while self._wait_for_work():
-            session = Session()
-            for work in (self._write_all, self._receive_all):
-                threading.Thread(target=work, args=(session,), name=f"millpond-{self.name}", daemon=True).start()
-            error = self._wait_for(session)
+            writers = [writer for writer in writers if writer.is_alive()]
+            error: MillpondError | None
+            if len(writers) >= _HANGING_MAX:
+                error = Unavailable(
+                    f"{len(writers)} connections let nothing through", hint="is the way there all right?"
+                )
+            else:
+                session = Session()
+                writers.append(self._started(self._write_all, session))
+                self._started(self._receive_all, session)
+                error = self._wait_for(session)
             if error is not None:
                 self._after(error)
+
+    def _started(self, work: Callable[[Session], None], session: Session) -> threading.Thread:
+        thread = threading.Thread(target=work, args=(session,), name=f"millpond-{self.name}", daemon=True)
+        thread.start()
+        return thread
 
     def _wait_for(self, session: Session) -> MillpondError | None:
         with self._changed:
@@ -264,6 +279,8 @@ class Producer:
         packet.sends += 1
         packet.sent_seconds = now
         self._flying.append(packet)
+        if len(self._flying) == 1:
+            self._changed.notify_all()  # from now on an answer is waited for
         return packet
 
     def _receive_all(self, session: Session) -> None:
@@ -271,16 +288,28 @@ class Producer:
         here, too, once everything that was written before has been answered."""
         limit = min(ANSWER_SECONDS_MAX, self._batching.give_up_seconds)
         try:
-            while (way := self._answering(session)) is not None:
+            while (way := self._answering(session, limit)) is not None:
                 self._acknowledged(way.next_ack(limit), session)
         except Exception as error:
             with self._changed:
                 session.end(as_ours(error))
                 self._changed.notify_all()
 
-    def _answering(self, session: Session) -> Way | None:
+    def _answering(self, session: Session, limit_seconds: float) -> Way | None:
+        """The way, once there is something to be answered. A write that lasts half as long as an answer may is one that
+        hangs, on a connection that lets nothing through; there is time for another one then. In one process none hangs:
+        a write there is slow."""
+        limit_seconds /= 2
         with self._changed:
-            self._changed.wait_for(lambda: session.ended or session.write_error or session.written > session.answered)
+            while not (session.ended or session.write_error or session.written > session.answered):
+                left = None
+                if self._flying and Unavailable in self._retried:
+                    left = self._flying[0].sent_seconds + limit_seconds - time.monotonic()
+                    if left <= 0:
+                        raise Unavailable(
+                            f"a write has not ended within {limit_seconds:g} s", hint="is the node there?"
+                        )
+                self._changed.wait(left)
             if session.ended:
                 return None
             if session.written == session.answered:
