@@ -6,11 +6,14 @@ import random
 import threading
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from millpond.errors import InvalidValue, StreamNotFound, Unavailable
+from millpond.flight import Limits
 from tests.client.conftest import NUMBERS, Served
 from tests.client.proxy import Cut, Proxy
+from tests.serving import wait_until
 
 
 def taken(reader: Any, count: int) -> list[int]:
@@ -153,3 +156,23 @@ def test_what_is_wrong_with_a_read_is_said_by_the_call(served: Served) -> None:
     served.pond.drop_stream("numbers")
     with pytest.raises(StreamNotFound):
         remote.read()
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_reader_that_is_forgotten_leaves_nothing_behind(served: Served, follow: bool) -> None:
+    """Neither a thread here nor a place there, though more is to come than fits on the way."""
+    stream = served.pond.create_stream("numbers", NUMBERS)
+    for _ in range(3):
+        stream.append(pa.record_batch([range(8_000), ["x" * 1_000] * 8_000], schema=NUMBERS))
+    remote = served.connect().stream("numbers")
+
+    def threads() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "millpond-follow"]
+
+    before = threads()
+    assert next(remote.read(batch_rows=100, follow=follow)).num_rows == 100
+    for thread in threads():
+        if thread not in before:
+            thread.join(30)
+            assert not thread.is_alive()
+    wait_until(lambda: served.door._server._streams._free._value == Limits().streams_max, "its place is free again")

@@ -146,7 +146,8 @@ def segments(
         stream = pond.stream(name)
         if read is not None:
             batches = stream.read_segment(read)
-            schema = stream.read(start="latest").schema
+            with stream.read(start="latest") as reader:
+                schema = reader.schema
             session.output.records(batches, schema, chosen)
             return
         listed = [

@@ -13,10 +13,11 @@ import msgspec
 import pyarrow as pa
 
 from millpond.errors import InvalidValue, PondClosed, Unavailable
+from millpond.flight.follower import Follower
 from millpond.flight.link import FlightLink
 from millpond.model import predicate as predicates
 from millpond.query import Start, Where
-from millpond.wire.desk import Batches, Reader
+from millpond.wire.desk import Batches
 from millpond.wire.requests import Call, Drop, Fetch, Place, Read, Settle, Verify
 
 # Work at the node that takes as long as there is data, and how long that may be.
@@ -95,7 +96,7 @@ class Connection:
     def fetch(self, request: Fetch) -> Batches:
         return self._twice(lambda: self.link.fetch(request))
 
-    def follow(self, request: Read) -> Reader:
+    def follow(self, request: Read) -> Follower:
         return self._twice(lambda: self.link.follow(request))
 
     def _twice(self, question: Callable[[], T]) -> T:

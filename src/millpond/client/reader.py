@@ -11,6 +11,7 @@ import logging
 import random
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from types import TracebackType
 
@@ -19,8 +20,8 @@ import pyarrow as pa
 
 from millpond.client.connection import Connection
 from millpond.errors import Backpressure, Unavailable
+from millpond.flight.follower import Follower
 from millpond.flight.link import FlightLink
-from millpond.wire.desk import Reader
 from millpond.wire.requests import Read
 
 logger = logging.getLogger(__name__)
@@ -38,11 +39,12 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._link: FlightLink | None = None
+        self._forgotten: weakref.finalize[..., RemoteReader] | None = None
         self._left = request.limit
         self._lost_since: float | None = None
         self._failures = 0
         self._held: pa.RecordBatch | None = None
-        self._reader: Reader | None = self._opened(request)
+        self._reader: Follower | None = self._opened(request)
         self._schema = self._reader.schema
         try:
             # Where it begins is asked for now: "latest" must not mean another place after a lost connection.
@@ -54,17 +56,23 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         self._position = dict(self._reader.position)
         connection.ends(self)
 
-    def _opened(self, request: Read) -> Reader:
+    def _opened(self, request: Read) -> Follower:
+        link: FlightLink | None = None
         if not request.follow:
-            return self._connection.follow(request)
-        link = self._connection.another()
-        try:
-            reader = link.follow(request)
-        except BaseException:
-            link.close()
-            raise
+            reader = self._connection.follow(request)
+        else:
+            link = self._connection.another()
+            try:
+                reader = link.follow(request)
+            except BaseException:
+                link.close()
+                raise
         with self._lock:
             self._link = link
+            # A reader that nobody has closed is let go of when it is forgotten: a follower's thread would keep it, and
+            # its place at the node, for good.
+            self._forgotten = weakref.finalize(self, _forget, reader, link)
+            self._forgotten.atexit = False
         return reader
 
     @property
@@ -158,6 +166,8 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         with self._lock:
             reader, self._reader = self._reader, None
             link, self._link = self._link, None
+            if self._forgotten is not None:
+                self._forgotten.detach()
         if reader is not None:
             reader.close()
         if link is not None:
@@ -170,3 +180,9 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _forget(reader: Follower, link: FlightLink | None) -> None:
+    reader.forget()
+    if link is not None:
+        link.close()
