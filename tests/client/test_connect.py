@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
+from millpond.cli.exits import Exit
 from millpond.client.address import Address, location_of
 from millpond.errors import Forbidden, InvalidValue, PondClosed, StreamNotFound, Unauthenticated, Unavailable
 from millpond.pond.tokens import TokenGate
@@ -163,6 +164,12 @@ def test_something_that_does_not_even_speak_http() -> None:
         "http://host:99999",
         "http://host:1/v1",
         "http://host:1?a=b",
+        "http://a..b:7070",
+        f"http://{'a' * 64}.example:7070",
+        "http://ho st:70",
+        "http://host:0",
+        "http://[::zz]:70",
+        "http://[::1",
     ],
 )
 def test_what_is_no_address_of_a_pond(url: str) -> None:
@@ -174,6 +181,41 @@ def test_a_secret_in_a_url_is_refused_and_not_repeated() -> None:
     with pytest.raises(InvalidValue) as refused:
         millpond.connect("http://me:hunter2@127.0.0.1:7070")
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:7070?token=hunter2",
+        "http://127.0.0.1:7070/#hunter2",
+        "http://127.0.0.1:7070/?token=a@hunter2",
+        "http://me:hunter2@127.0.0.1:99999",
+        "http://me:hunter2\u2100@127.0.0.1:7070",
+        "http://me:hunter2@[::1",
+        "ftp://hunter2@host:1",
+    ],
+)
+def test_no_message_repeats_what_may_be_a_secret_in_a_url(url: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        millpond.connect(url)
+    assert "hunter2" not in f"{refused.value} {refused.value.hint}"
+    said = Commands(tmp_path)("init", "--pond", url, code=Exit.INVALID).talk
+    assert "own directory" in said
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize("token", [f"{SECRET}\n", f"{SECRET} x", f"{SECRET}\r\nX: y", f"{SECRET}é", f"{SECRET}\0"])
+def test_a_token_that_no_header_can_hold_is_refused_and_not_repeated(served: Served, token: str) -> None:
+    for url in (served.door.location, f"http://127.0.0.1:{served.port}"):
+        with pytest.raises(InvalidValue, match="the token has") as refused:
+            millpond.connect(url, token)
+        assert SECRET not in f"{refused.value} {refused.value.hint}"
+
+
+def test_a_variable_may_end_in_a_lines_end(served: Served, tmp_path: Path) -> None:
+    commands = Commands(tmp_path)
+    commands.environment["MILLPOND_TOKEN"] = f"{SECRET}\n"
+    assert commands("streams", "--json", "--pond", served.door.location).several == []
 
 
 def test_a_token_that_was_to_travel_under_tls_never_travels_without() -> None:

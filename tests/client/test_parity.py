@@ -22,6 +22,7 @@ INNER = {
     "halves",
     "settling",
     "redefine",
+    "rest",
     "submit",
     "submit_json",
     "submit_batch",

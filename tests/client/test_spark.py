@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from dataclasses import replace
@@ -115,8 +116,13 @@ def test_two_ponds_under_the_same_path_are_two(served: Served, tmp_path: Path, s
 
 
 def test_a_stream_that_the_caller_may_not_read_has_no_view(
-    pond: RemotePond, served: Served, spark: SparkSession, caplog: pytest.LogCaptureFixture
+    pond: RemotePond,
+    served: Served,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(logging.getLogger("millpond"), "propagate", True)  # a command may have turned it off
     served.pond.create_stream("other/numbers", NUMBERS)
     served.stop()
     served.start(Grant("grid", frozenset(("read",))), Grant("other", frozenset(("write",))))

@@ -123,7 +123,7 @@ def _on_the_line(context: typer.Context, option: str) -> bool:
 def _token(context: typer.Context, token: str | None, file: Path | None) -> str | None:
     """The token; what is on the line goes before the environment."""
     if file is None:
-        return token
+        return token and token.strip()  # a variable that was set from a file may end in a line's end
     if _on_the_line(context, "token"):
         raise InvalidValue("both --token and --token-file are given", hint="give one of the two")
     found = file.read_text().strip()

@@ -53,8 +53,10 @@ class Session:
     def path(self) -> Path:
         """The pond's directory; `InvalidValue` if it is served elsewhere."""
         if self.served:
+            from millpond.client.address import shown_url
+
             raise InvalidValue(
-                f"this command works on a pond's own directory, not on {self.pond}",
+                f"this command works on a pond's own directory, not on {shown_url(self.pond)}",
                 hint="name the directory with --pond DIR, on the machine that has it",
             )
         return Path(self.pond)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,24 @@ _ANSWER_BYTES_MAX = 1_000_000
 def is_url(text: str) -> bool:
     """Whether a pond is meant that is served, not a directory."""
     return "://" in text
+
+
+def shown_url(url: str) -> str:
+    """A URL for messages, without the parts in which somebody may have put a secret."""
+    if "@" in url:
+        return f"{url.partition('://')[0]}://…" if is_url(url) else "…"
+    plain = re.split("[?#]", url, maxsplit=1)[0]
+    return plain if plain == url else f"{plain}…"
+
+
+def check_token(token: str | None) -> str | None:
+    """The token, if it can travel in a header; no message shows it."""
+    if token is not None and (not isinstance(token, str) or not re.fullmatch("[!-~]*", token)):
+        raise InvalidValue(
+            "the token has a space, a line's end or another character that no token has",
+            hint="give it exactly as millpond token create has shown it",
+        )
+    return token
 
 
 @dataclass(frozen=True)
@@ -79,14 +98,14 @@ class Address:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise InvalidValue(f"not a URL: {error}", hint=_FORMS) from None
+        except ValueError:
+            raise InvalidValue(f"not a URL: {shown_url(url)!r}", hint=_FORMS) from None
         if parts.username is not None or parts.password is not None:
             raise InvalidValue("a URL with a user or a password in it", hint="give the token by token=, not in the URL")
-        port = port or _PORTS.get(parts.scheme)
+        port = _PORTS.get(parts.scheme) if port is None else port
         extra = parts.path not in ("", "/") or parts.query or parts.fragment
-        if parts.scheme not in _PORTS or not host or port is None or extra:
-            raise InvalidValue(f"not where a pond is served: {url!r}", hint=_FORMS)
+        if parts.scheme not in _PORTS or not host or not port or extra or not _is_host(host):
+            raise InvalidValue(f"not where a pond is served: {shown_url(url)!r}", hint=_FORMS)
         named = f"[{host}]" if ":" in host else host
         return cls(parts.scheme, host, port, f"{parts.scheme}://{named}:{port}")
 
@@ -101,6 +120,16 @@ class Address:
             return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+def _is_host(text: str) -> bool:
+    """Whether it can be one: a name that DNS could hold, or an address."""
+    try:
+        if ":" in text:
+            return bool(ipaddress.ip_address(text))
+        return re.fullmatch("[A-Za-z0-9._-]+", text.encode("idna").decode()) is not None
+    except ValueError:
+        return False
 
 
 def flight_location(address: Address, token: str | None, trust: Trust, timeout_seconds: float) -> str:

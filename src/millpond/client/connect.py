@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from millpond.client.address import Address, Trust, flight_location
+from millpond.client.address import Address, Trust, check_token, flight_location
 from millpond.client.connection import Connection
 from millpond.client.pond import RemotePond
 from millpond.model.units import Duration, parse_seconds
@@ -29,6 +29,7 @@ def connect(
     does not trust it already; `certificate` and `key`: our own, for mutual TLS. `timeout`: how long an answer may take.
     """
     address = Address.parse(url)
+    token = check_token(token)
     trust = Trust(_path(ca), _path(certificate), _path(key))
     seconds = parse_seconds(timeout)
     location = flight_location(address, token, trust, seconds)
