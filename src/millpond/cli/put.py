@@ -24,7 +24,7 @@ from millpond.cli.progress import Progress
 from millpond.cli.session import session_of
 from millpond.cli.source import form_of, open_source
 from millpond.cli.streams import StreamName
-from millpond.errors import InvalidRecord, InvalidValue, StaleSequence
+from millpond.errors import InvalidRecord, InvalidValue, StaleSequence, Unavailable
 from millpond.model.units import format_bytes
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def put(
         session.output.say("reading NDJSON from the terminal; Ctrl-D ends it")
     with session.open(background=True) as pond:
         stream = pond.stream(name)
-        work = Putting(stream, producer or "", how)
+        work = Putting(stream, producer or "", how, served=session.served)
         began = time.monotonic()
         try:
             with session.output.progress(f"put {name}", unit="bytes", total=_size(sources)) as bar:
@@ -97,13 +97,15 @@ def _size(sources: list[Path | None]) -> int | None:
 
 @dataclass
 class PutReport:
-    """What became of the input. `complete`: all of it was taken."""
+    """What became of the input. `complete`: all of it was taken. `rows_open`: how many behind those acknowledged may or
+    may not have been kept, because the answer was lost."""
 
     stream: str
     durability: str
     rows: int = 0
     batches: int = 0
     rows_known: int = 0
+    rows_open: int = 0
     bytes: int = 0
     seconds: float = 0.0
     complete: bool = False
@@ -112,6 +114,11 @@ class PutReport:
         """For people."""
         known = f", {self.rows_known:,} were there already" if self.rows_known else ""
         rest = "" if self.complete else "; nothing was kept of what follows them"
+        if self.rows_open:
+            rest = (
+                f"; the next batch, {self.rows_open:,} rows, may or may not have been kept, and nothing behind it: "
+                "under a --producer the same input can be put again, and nothing of it is there twice"
+            )
         return (
             f"acknowledged {self.rows:,} rows in {self.batches:,} batches ({self.durability}), "
             f"{format_bytes(self.bytes)} read in {self.seconds:.2f} s{known}{rest}"
@@ -121,8 +128,8 @@ class PutReport:
 class Putting:
     """One run of `put`. Its report is right at any moment, also after an interruption."""
 
-    def __init__(self, stream: AnyStream, producer: str, durability: Durability | None) -> None:
-        self._stream, self._producer, self._durability = stream, producer, durability
+    def __init__(self, stream: AnyStream, producer: str, durability: Durability | None, *, served: bool) -> None:
+        self._stream, self._producer, self._durability, self._served = stream, producer, durability, served
         self._sequence = 0
         self.report = PutReport(stream.name, durability or stream.definition.durability)
 
@@ -149,11 +156,16 @@ class Putting:
 
     def _append(self, batch: pa.RecordBatch) -> None:
         with _uninterrupted():
-            if not self._producer:
-                self._stream.append(batch, durability=self._durability)
-                known = False
-            else:
-                known = self._append_once(batch)
+            try:
+                if not self._producer:
+                    self._stream.append(batch, durability=self._durability)
+                    known = False
+                else:
+                    known = self._append_once(batch)
+            except Unavailable:
+                if self._served:
+                    self.report.rows_open = batch.num_rows
+                raise
             if known:
                 self.report.rows_known += batch.num_rows
             else:
