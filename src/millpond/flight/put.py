@@ -45,7 +45,8 @@ class Put:
         self._written = self._taken = 0
         self._ended = False
         self._writing = threading.Lock()  # gRPC takes one write at a time, the last one included
-        self._ended_writing = False
+        self._ended_writing = self._writer_closed = False
+        self._abandoned = False
 
     @property
     def waiting(self) -> int:
@@ -69,7 +70,7 @@ class Put:
                 self._begin(batch.schema)
             assert self._writer is not None
             with self._writing:
-                if self._ended_writing or self._ended:
+                if self._ended_writing or self._abandoned:
                     raise self._failure or Unavailable(f"{self._location} ended the put", hint="start another one")
                 if sequence is None:
                     self._writer.write_batch(batch)
@@ -78,7 +79,7 @@ class Put:
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise self._why(error) from error
         finally:
-            if self._ended:
+            if self._abandoned:
                 self._let_go()  # it was abandoned in the meantime
         self._written += 1
 
@@ -136,11 +137,10 @@ class Put:
         all: closing tells."""
         self._ended = True
         try:
-            if self._writer is not None:
-                self._writer.close()
+            self._close_writer()
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             return as_ours(error, self._location)
-        return Unavailable(f"{self._location} ended the put", hint="start another one")
+        return self._failure or Unavailable(f"{self._location} ended the put", hint="start another one")
 
     def acks(self) -> Iterator[Ack]:
         """The acknowledgements of all that was written up to now, as they come."""
@@ -160,7 +160,7 @@ class Put:
         self._hearing.join(self._timeout_seconds)
         if self._hearing.is_alive():
             raise Unavailable(f"{self._location} has not acknowledged everything in time", hint="is it there?")
-        self._attempt(self._writer.close)
+        self._attempt(self._close_writer)
         if self._failure is not None:
             raise self._failure
 
@@ -168,7 +168,7 @@ class Put:
         """Let go of it, whatever has become of what was written."""
         if self._ended:
             return
-        self._ended = True
+        self._ended = self._abandoned = True
         if self._writing.acquire(timeout=_LET_GO_SECONDS):
             self._writing.release()
             self._let_go()
@@ -181,7 +181,14 @@ class Put:
         # The node ends what is done. A writer that nobody has closed complains when it is forgotten.
         self._hearing.join(_LET_GO_SECONDS)
         if not self._hearing.is_alive():
-            self._attempt(self._writer.close)
+            self._attempt(self._close_writer)
+
+    def _close_writer(self) -> None:
+        # Once, and never during a write: gRPC aborts the process otherwise.
+        with self._writing:
+            if self._writer is not None and not self._writer_closed:
+                self._ended_writing = self._writer_closed = True
+                self._writer.close()
 
     def _attempt(self, step: Callable[[], object]) -> None:
         try:
