@@ -20,11 +20,13 @@ from millpond.errors import (
     Unavailable,
 )
 from millpond.flight import FlightLink
+from millpond.flight import link as linking
 from millpond.model.offsets import OffsetRange
 from millpond.wire.answers import Counted
 from millpond.wire.requests import Append, CountRows, Describe, Get, ListStreams, Read, Scan
 from millpond.wire.tls import Tls
 from tests.flight.conftest import ALL, SCHEMA, STREAM, Node, put_many, readings
+from tests.serving import wait_until
 
 
 def test_calls_and_fetches_answer(node: Node) -> None:
@@ -44,6 +46,17 @@ def test_appends_go_one_after_the_other_over_one_put(node: Node) -> None:
     acks = [link.append(Append(STREAM), readings(n)) for n in range(20)]
     assert [ack.ranges for ack in acks] == [{0: OffsetRange(n, n + 1)} for n in range(20)]
     assert len(link._kept) == 1
+
+
+def test_a_put_that_nobody_uses_gives_its_place_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linking, "_KEPT_SECONDS", 0.01)
+    link, places = node.link(), node.door._server._streams._free
+    free = places._value
+    link.append(Append(STREAM), readings(1))
+    wait_until(lambda: not link._kept and places._value == free, "its place is free again")
+    link.append(Append(STREAM), readings(2))
+    wait_until(lambda: not link._kept and places._value == free, "its place is free again, a second time")
+    assert node.stream.count() == 2
 
 
 def test_a_retried_append_is_kept_once(node: Node) -> None:

@@ -4,6 +4,7 @@ they were. Nothing is tried twice here; who is away is `Unavailable`."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from types import TracebackType
 
@@ -23,6 +24,8 @@ from millpond.wire.ticket import LiveTicket, encode_ticket
 
 # Puts that are kept open for the next append. More only hold threads at both ends.
 _KEPT_MAX = 8
+# How long one is kept that nobody uses. It holds one of the node's places, which others may need.
+_KEPT_SECONDS = 10.0
 _CHANNEL = [
     # gRPC's own pauses between attempts to connect. Its defaults go up to two minutes, in which a node that is back
     # again would still seem to be away; how often to try is for callers to say.
@@ -67,8 +70,10 @@ class FlightLink:
                 f"not a Flight location: {location!r} ({error})", hint="grpc://host:port, or grpc+tls://host:port"
             ) from None
         self._lock = threading.Lock()
-        self._kept: list[tuple[_Key, Put]] = []
+        self._kept: list[tuple[_Key, Put, float]] = []  # and since when; the longest first
+        self._sweeping: threading.Thread | None = None
         self._closed = False
+        self._closing = threading.Event()
 
     def _options(self, timeout_seconds: float | None) -> flight.FlightCallOptions:
         return flight.FlightCallOptions(timeout=timeout_seconds, headers=self._headers)
@@ -153,7 +158,7 @@ class FlightLink:
     def _take_put(self, key: _Key, schema: pa.Schema) -> Put | None:
         with self._lock:
             self._kept = [each for each in self._kept if each[1].usable]
-            for index, (kept, put) in enumerate(self._kept):
+            for index, (kept, put, _) in reversed(list(enumerate(self._kept))):
                 if kept == key and put.schema is not None and put.schema.equals(schema, check_metadata=True):
                     del self._kept[index]
                     return put if put.usable else None
@@ -163,11 +168,28 @@ class FlightLink:
         with self._lock:
             spare = put
             if not self._closed:
-                self._kept.append((key, put))
+                self._kept.append((key, put, time.monotonic()))
+                if self._sweeping is None:
+                    self._sweeping = threading.Thread(target=self._sweep, name="millpond-kept", daemon=True)
+                    self._sweeping.start()
                 if len(self._kept) <= _KEPT_MAX:
                     return
                 spare = self._kept.pop(0)[1]
         spare.abandon()
+
+    def _sweep(self) -> None:
+        """In a thread of its own, while there are any: let go of those that nobody has used for long."""
+        while True:
+            with self._lock:
+                if not self._kept:
+                    self._sweeping = None
+                    return
+                left = self._kept[0][2] + _KEPT_SECONDS - time.monotonic()
+                idle = self._kept.pop(0)[1] if left <= 0 else None
+            if idle is not None:
+                idle.abandon()
+            else:
+                self._closing.wait(left)
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -180,7 +202,8 @@ class FlightLink:
                 return
             self._closed = True
             kept, self._kept = self._kept, []
-        for _, put in kept:
+        self._closing.set()
+        for _, put, _ in kept:
             put.abandon()
         self._client.close()
 
