@@ -5,20 +5,17 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
 
-from millpond.errors import InvalidValue, PondClosed, Unavailable
+from millpond.errors import PondClosed, Unavailable
 from millpond.flight.follower import Follower
 from millpond.flight.link import FlightLink
-from millpond.model import predicate as predicates
-from millpond.query import Start, Where
 from millpond.wire.desk import Batches
-from millpond.wire.requests import Call, Drop, Fetch, Place, Read, Settle, Verify
+from millpond.wire.requests import Call, Drop, Fetch, Read, Settle, Verify
 
 # Work at the node that takes as long as there is data, and how long that may be.
 LONG = (Settle, Verify, Drop)
@@ -134,39 +131,3 @@ class Connection:
             for what in ending:
                 what.close()
             self._link.close()
-
-
-# What callers give, as requests have it.
-
-
-def terms(where: Where) -> dict[str, str | None]:
-    """`where` or `predicate` of a request."""
-    if where is None or isinstance(where, str):
-        return {"where": where}
-    return {"predicate": predicates.encode(where).decode()}
-
-
-def named(columns: Sequence[str] | None) -> tuple[str, ...] | None:
-    """`columns` of a request."""
-    if isinstance(columns, str):
-        raise InvalidValue(f"columns is the string {columns!r}", hint=f"give a list: columns=[{columns!r}]")
-    return None if columns is None else tuple(columns)
-
-
-def place(start: Start) -> Place:
-    """`start` of a request."""
-    match start:
-        case datetime():
-            return start.isoformat()
-        case str():
-            return start
-        case int() if not isinstance(start, bool):
-            return start
-        case dict():
-            return start
-    try:
-        return {int(streamlet): int(offset) for streamlet, offset in start.items()}  # type: ignore[union-attr]
-    except (AttributeError, TypeError, ValueError):
-        raise InvalidValue(
-            f"no place to start: {start!r}", hint='e.g. "earliest", "latest", a time, or {streamlet: offset}'
-        ) from None

@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.archive.settle import SettleReport
-from millpond.client.connection import Connection, named, place, terms
+from millpond.client.connection import Connection
+from millpond.client.given import limited, named, numbered, place, rows, terms
 from millpond.client.put_way import PutWay
 from millpond.client.reader import RemoteReader
 from millpond.client.served import RemoteDoor, StreamForSpark
@@ -27,7 +28,6 @@ from millpond.errors import (
     Forbidden,
     InvalidRecord,
     InvalidSchema,
-    InvalidValue,
     StreamNotFound,
     Unavailable,
 )
@@ -147,11 +147,9 @@ class RemoteStream:
         those who want to be sure.
         """
         chosen = None if durability is None else check_durability(durability)
-        if (sequence is None) != (not producer):
-            raise InvalidValue(
-                f"producer {producer!r} with sequence {sequence!r}", hint="give both, for an idempotent append, or none"
-            )
-        request = ask.Append(self._name, id=self.id, producer=producer, sequence=sequence, durability=chosen)
+        request = ask.Append(
+            self._name, id=self.id, producer=producer, sequence=numbered(producer, sequence), durability=chosen
+        )
         ingest = self._ingest(newer=False)
         try:
             return self._append(request, ingest, rows)
@@ -228,6 +226,7 @@ class RemoteStream:
         records. The reader's `position` may be kept and given as `start` later.
         """
         self._check_there()
+        limit, batch_rows = limited(limit), rows(batch_rows, "batches")
         check_bounds(batch_rows, limit)
         request = ask.Read(
             self._name,
@@ -257,10 +256,8 @@ class RemoteStream:
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """As `scan_batches`, with the schema of the batches."""
         self._check_there()
-        if limit is not None and limit < 0:
-            raise InvalidValue(f"a limit of {limit}", hint="0 or more rows; leave it out for all")
         return self._connection.fetch(
-            ask.Scan(self._name, id=self.id, columns=named(columns), limit=limit, **terms(where))
+            ask.Scan(self._name, id=self.id, columns=named(columns), limit=limited(limit), **terms(where))
         )
 
     def count(self, where: Where = None) -> int:

@@ -12,13 +12,12 @@ import queue
 import threading
 from types import TracebackType
 
-import msgspec
 import pyarrow as pa
 from pyarrow import flight
 
 from millpond.errors import InvalidValue, MillpondError, Unavailable
 from millpond.flight.errors import as_ours, raised_as_ours
-from millpond.flight.messages import Credit, PushNote, decode_note, encode_note, failure_in
+from millpond.flight.messages import Credit, PushNote, decode_note, encode_note, encode_request, failure_in
 from millpond.flight.patience import within
 from millpond.wire.requests import Read
 
@@ -53,7 +52,7 @@ class Follower:
         self._owed_bytes = 0
         self._silent_seconds = 0.0
         with raised_as_ours(location):
-            descriptor = flight.FlightDescriptor.for_command(msgspec.json.encode(request))
+            descriptor = flight.FlightDescriptor.for_command(encode_request(request))
             self._writer, self._reader = within(
                 timeout_seconds,
                 location,

@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator
 from types import TracebackType
 
-import msgspec
 import pyarrow as pa
 from pyarrow import flight
 
 from millpond.errors import InvalidValue, PondClosed
 from millpond.flight.errors import raised_as_ours
 from millpond.flight.follower import Follower
+from millpond.flight.messages import encode_request
 from millpond.flight.patience import within
 from millpond.flight.put import Put
 from millpond.log.engine import Ack
@@ -88,7 +88,7 @@ class FlightLink:
         self._refuse_closed()
         name = str(request.__struct_config__.tag)
         with raised_as_ours(self._location):
-            action = flight.Action(name, msgspec.json.encode(request))
+            action = flight.Action(name, encode_request(request))
             asking = self._asking if timeout_seconds is None else self._options(timeout_seconds)
             (result,) = self._client.do_action(action, asking)
             answer: bytes = result.body.to_pybytes()
@@ -97,7 +97,7 @@ class FlightLink:
     def fetch(self, request: Fetch | LiveTicket | Read) -> Batches:
         """The batches that a request gives. What is wrong with it is raised here, what goes wrong later on the way."""
         self._refuse_closed()
-        ticket = encode_ticket(request) if isinstance(request, LiveTicket) else msgspec.json.encode(request)
+        ticket = encode_ticket(request) if isinstance(request, LiveTicket) else encode_request(request)
         with raised_as_ours(self._location):
             reader = within(
                 self._timeout_seconds,

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from pyarrow import flight
 
-from millpond.errors import InvalidInput, MillpondError, NoSuchRoute, TooLarge
+from millpond.errors import InvalidInput, InvalidValue, MillpondError, NoSuchRoute, TooLarge
 from millpond.log.engine import Ack
 from millpond.model.definition import check_durability
 from millpond.model.offsets import OffsetRange
@@ -150,6 +150,15 @@ def decode_note(note: bytes | None, kind: type[T]) -> T:
     _check_size(data, _NOTE_BYTES_MAX, "a message beside a batch")
     decoded: T = _decoded(data, kind, "a message beside a batch")
     return decoded
+
+
+def encode_request(request: Call | Fetch | Read | Append) -> bytes:
+    """A request on its way out."""
+    try:
+        return msgspec.json.encode(request)
+    except UnicodeEncodeError as error:
+        wrong = error.object[error.start : error.end]
+        raise InvalidValue(f"a text with {wrong!r} in it, which is no character", hint="texts are Unicode") from None
 
 
 def encode_note(note: AckNote | PushNote | Credit | BatchNote) -> bytes:

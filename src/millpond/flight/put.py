@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
-import msgspec
 import pyarrow as pa
 from pyarrow import flight
 
 from millpond.errors import InvalidValue, MillpondError, Unavailable
 from millpond.flight.errors import as_ours
-from millpond.flight.messages import AckNote, BatchNote, decode_note, encode_note, failure_in
+from millpond.flight.messages import AckNote, BatchNote, decode_note, encode_note, encode_request, failure_in
 from millpond.log.engine import Ack
 from millpond.wire.requests import Append
 
@@ -84,7 +83,7 @@ class Put:
         self._written += 1
 
     def _begin(self, schema: pa.Schema) -> None:
-        descriptor = flight.FlightDescriptor.for_command(msgspec.json.encode(self._request))
+        descriptor = flight.FlightDescriptor.for_command(encode_request(self._request))
         self._writer, reader = self._client.do_put(descriptor, schema, self._options)
         self.schema = schema
         self._hearing = threading.Thread(target=self._hear, args=(reader,), name="millpond-acks", daemon=True)
