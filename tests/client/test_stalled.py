@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import MillpondError, Unavailable
+from millpond.flight import link
 from millpond.flight.patience import within
 from millpond.ingest import producer as producing
 from tests.client.conftest import NUMBERS, Served
@@ -58,6 +59,23 @@ def test_who_asks_is_told_in_time(served: Served, what: str) -> None:
         remote.append({"n": 1})
         proxy.stall()
         assert isinstance(raised_by(lambda: asked[what](remote)), Unavailable)
+
+
+def test_what_was_left_behind_ends_with_the_connection(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    soon = {"grpc.keepalive_time_ms": 1_000, "grpc.keepalive_timeout_ms": 1_000}
+    monkeypatch.setattr(link, "_CHANNEL", [(name, soon.get(name, value)) for name, value in link._CHANNEL])
+    served.pond.create_stream("numbers", NUMBERS)
+    with Proxy(served.port) as proxy:
+        remote = served.connect(proxy.port, timeout="500ms").stream("numbers")
+        remote.append({"n": 1})
+        proxy.stall()
+        before = threading.enumerate()
+        assert isinstance(raised_by(lambda: remote.append(megabytes(12))), Unavailable)
+        for thread in threading.enumerate():
+            if thread not in before and thread.name == "millpond-call":
+                thread.join(PATIENCE_SECONDS)
+                assert not thread.is_alive(), "the write hangs for ever"
+        assert remote.append({"n": 2}).durability == "disk", "there is a new connection"
 
 
 def test_a_producer_leaves_a_write_that_hangs(served: Served) -> None:

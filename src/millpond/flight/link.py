@@ -34,6 +34,11 @@ _CHANNEL = [
     # Each link has a connection of its own. gRPC would share one among all links to a node: a connection that hangs
     # would then hang for every link, also for one that is made to get away from it.
     ("grpc.use_local_subchannel_pool", 1),
+    # A connection that lets nothing through is given up, and what hangs on it ends. A node takes it ill to be asked
+    # more often than every five minutes.
+    ("grpc.keepalive_time_ms", 320_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
 ]
 _Key = tuple[str, int | None, str, str | None]
 
