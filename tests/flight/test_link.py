@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 from collections.abc import Callable
 
@@ -201,3 +202,11 @@ def test_mutual_tls_takes_only_those_with_a_certificate(make_node: Callable[...,
         node.link(
             "unknown", tls_roots=roots, certificate=mine.cert_chain_pems[0].bytes(), key=mine.private_key_pem.bytes()
         ).call(ListStreams())
+
+
+def test_a_refused_read_says_nothing_on_its_own(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    """Arrow would write to the caller's stderr about a stream that nobody has closed."""
+    with pytest.raises(StreamNotFound):
+        node.link().follow(Read("not/there"))
+    gc.collect()
+    assert "Close() failed" not in capfd.readouterr().err
