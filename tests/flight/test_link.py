@@ -206,7 +206,9 @@ def test_mutual_tls_takes_only_those_with_a_certificate(make_node: Callable[...,
 
 def test_a_refused_read_says_nothing_on_its_own(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     """Arrow would write to the caller's stderr about a stream that nobody has closed."""
-    with pytest.raises(StreamNotFound):
-        node.link().follow(Read("not/there"))
-    gc.collect()
+    link = node.link()
+    for _ in range(3):  # the last error keeps what it was about
+        with pytest.raises(InvalidValue):
+            link.follow(Read(STREAM, columns=("missing",)))
+        gc.collect()
     assert "Close() failed" not in capfd.readouterr().err
