@@ -193,3 +193,15 @@ def test_a_stream_that_has_no_room_is_tried_until_it_is_given_up(ponds: Ponds) -
     assert isinstance(waiting.exception(0), DiskFull)
     assert producer.figures.retries > 0
     assert stream.count() == 0
+
+
+@pytest.mark.embedded
+def test_closing_the_pond_finishes_every_producer_although_one_fails(pond: millpond.Pond, ponds: Ponds) -> None:
+    gone, stays = pond.create_stream("gone", METERS), pond.create_stream("stays", METERS)
+    waiting = [each.producer(linger="1h").append(rows(0, 1)) for each in (gone, stays)]
+    pond.drop_stream("gone")
+    with pytest.raises(StreamNotFound):
+        pond.close()
+    assert isinstance(waiting[0].exception(0), StreamNotFound)
+    assert waiting[1].result(0).durability == "disk"
+    assert ponds().stream("stays").count() == 1

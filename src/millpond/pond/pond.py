@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
 from millpond.errors import Damaged, MillpondError, PondClosed, StreamExists, StreamNotFound, TooLarge
 from millpond.ingest import Ingest
+from millpond.ingest.producer import Producer
 from millpond.log.embedded.engine import EmbeddedLog
 from millpond.log.engine import Part
 from millpond.model.definition import Durability, Settle, StreamDefinition, new_definition
@@ -69,6 +71,7 @@ class Pond:
         self._closed = False
         self._listeners: list[Callable[[Change], None]] = []
         self._door: FlightDoor | None = None
+        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         for definition in OWN_STREAMS:
             log.add_stream(definition)
         self._catalog = Catalog.replay(self._own_records(CATALOG))
@@ -190,7 +193,15 @@ class Pond:
             )
             raise Damaged(error.message, hint=hint) from error
         return Stream(
-            definition, self._log, archive, self._clock, self._settings, self._open_door, self.telemetry, self.id
+            definition,
+            self._log,
+            archive,
+            self._clock,
+            self._settings,
+            self._open_door,
+            self.telemetry,
+            self.id,
+            self._producers.add,
         )
 
     def _finish_drops(self) -> None:
@@ -299,12 +310,19 @@ class Pond:
             raise PondClosed(f"the pond {self.path} is closed", hint="open it again")
 
     def close(self, *, settle: bool | None = None) -> None:
-        """Finish background work, settle if asked, sync, and let go of the directory. May be called twice."""
+        """Finish what producers have to send and what goes on behind, settle if asked, sync, and let go of the
+        directory. May be called twice."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
+        failures: list[MillpondError] = []
         try:
+            for producer in list(self._producers):
+                try:
+                    producer.close()
+                except MillpondError as error:  # one that fails does not keep the others from it
+                    failures.append(error)
             if self._background is not None:
                 self._background.stop()
             if settle if settle is not None else self._settle_on_close:
@@ -316,6 +334,8 @@ class Pond:
                 self._log.close()
             finally:
                 self._directory.lock.release()
+        if failures:
+            raise failures[0]
 
     def _settle_all(self) -> None:
         """Settle every stream that is archived; one that fails does not keep the others from it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,10 +43,12 @@ class Stream:
         open_door: Any,
         telemetry: Telemetry,
         pond_id: str,
+        on_producer: Callable[[Producer], None],
     ) -> None:
         self._definition: StreamDefinition | None = definition
         self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
         self._settings, self._open_door, self._pond_id = settings, open_door, pond_id
+        self._on_producer = on_producer
         self.telemetry, self._refused = StreamTelemetry(), telemetry.log.refused
         self._take_in(definition)
         self.halves = Halves(lambda: self.definition, log, archive)
@@ -186,7 +188,7 @@ class Stream:
 
         called, first = name_and_start(name, self._clock.now_micros())
         batching = Batching.of(batch_bytes, linger, max_in_flight, buffer, wait, give_up)
-        return Producer(
+        made = Producer(
             called,
             first,
             lambda newer: self._ingest,
@@ -195,6 +197,8 @@ class Stream:
             retried=(Backpressure,),
             on_error=on_error,
         )
+        self._on_producer(made)
+        return made
 
     # Reading.
 
