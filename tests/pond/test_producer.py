@@ -15,6 +15,7 @@ from millpond.errors import (
     InvalidRecord,
     InvalidValue,
     PondClosed,
+    StaleSequence,
     StreamNotFound,
     TooLarge,
     Unavailable,
@@ -140,6 +141,29 @@ def test_two_producers_of_one_name_are_found_out(stream: millpond.Stream) -> Non
         second.close()
     with stream.producer("p") as third:
         assert not third.append(rows(1, 2)).result(30).duplicate, "later numbers are free"
+    assert temps(stream) == [0, 1]
+
+
+def test_a_clock_that_was_set_back_does_not_stop_a_producer_with_a_name(stream: millpond.Stream) -> None:
+    with stream.producer("p") as before:
+        before.append(rows(0, 1))
+    with stream.producer("p", batch_bytes="1KB", linger="10s") as producer:
+        producer._sequence -= 10_000_000  # as if it had begun ten seconds earlier
+        for row in rows(1, 500):
+            producer.append(row)
+    assert producer.figures.batches_acknowledged > 5
+    assert in_order(stream) == [float(n) for n in range(500)]
+
+
+def test_who_is_overtaken_by_another_of_its_name_is_told(stream: millpond.Stream) -> None:
+    first, second = stream.producer("p"), stream.producer("p")
+    first.append(rows(0, 1)).result(30)
+    second._sequence = first._sequence + 1_000
+    second.append(rows(1, 2)).result(30)
+    assert isinstance(first.append(rows(2, 3)).exception(30), StaleSequence)
+    with pytest.raises(StaleSequence):
+        first.close()
+    second.close()
     assert temps(stream) == [0, 1]
 
 

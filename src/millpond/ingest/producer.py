@@ -8,6 +8,9 @@ Invariants: a number always means the same records. No more packets are under wa
 (`log.producers.WINDOW`). What is held is bounded by `buffer`: `append` waits for room. A record that does not fit is
 refused by `append` itself and harms no other. Every packet's future ends, with an acknowledgement or an error.
 
+One with a name begins at the time, which is behind its last run's numbers if the clock was set back. So the first
+packet goes alone: if it is refused for that, nothing is under way, and it gets a number behind those that were used.
+
 What goes wrong with a way is told by who takes the acknowledgements, so it is always about the oldest packet.
 """
 
@@ -24,12 +27,22 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from millpond.errors import Backpressure, InvalidRecord, InvalidValue, MillpondError, PondClosed, TooLarge, Unavailable
+from millpond.errors import (
+    Backpressure,
+    InvalidRecord,
+    InvalidValue,
+    MillpondError,
+    PondClosed,
+    StaleSequence,
+    TooLarge,
+    Unavailable,
+)
 from millpond.ingest.batching import Batching, OnError, ProducerFigures
 from millpond.ingest.packet import Packet
 from millpond.ingest.prepare import Ingest
 from millpond.ingest.way import Session, Way, as_ours, pause_seconds
 from millpond.log.engine import Ack
+from millpond.log.producers import newest_named
 from millpond.model.units import Duration, format_bytes, parse_seconds
 
 logger = logging.getLogger(__name__)
@@ -69,6 +82,7 @@ class Producer:
         self._first_error: MillpondError | None = None
         self._failing_since: float | None = None
         self._failures = 0
+        self._feeling_its_way = first_sequence > 0
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"millpond-producer-{name}", daemon=True)
         self._thread.start()
@@ -249,7 +263,7 @@ class Producer:
             self._changed.notify_all()
             while not session.ended:
                 timeout = None
-                if len(self._flying) < self._batching.max_in_flight:
+                if len(self._flying) < (1 if self._feeling_its_way else self._batching.max_in_flight):
                     now = time.monotonic()
                     if self._open is not None and now >= self._open.opened_seconds + self._batching.linger_seconds:
                         self._seal()
@@ -331,6 +345,7 @@ class Producer:
                     hint="each producer has a name of its own; leave name out to get one",
                 )
             self._failing_since, self._failures = None, 0
+            self._feeling_its_way = False
             if error is None:
                 packet.done = True
                 self._held_bytes -= packet.bytes
@@ -353,6 +368,8 @@ class Producer:
             oldest = self._flying[0] if self._flying else None
             self._ready.extendleft(reversed(self._flying))
             self._flying.clear()
+        if isinstance(error, StaleSequence) and oldest is not None and self._number_anew(oldest, error):
+            return
         if not isinstance(error, self._retried):
             self._give_up([oldest] if oldest is not None else None, error)
             return
@@ -368,6 +385,17 @@ class Producer:
         pause = pause_seconds(self._failures, error)
         logger.debug("%s: %s; trying again in %.2f s", self.name, error.message, pause)
         time.sleep(min(pause, self._batching.give_up_seconds - away))
+
+    def _number_anew(self, packet: Packet, error: StaleSequence) -> bool:
+        """Once, before anything was acknowledged, and only for what was sent once: that was refused and not kept."""
+        newest = newest_named(error)
+        with self._changed:
+            if not self._feeling_its_way or packet.sends != 1 or newest is None:
+                return False
+            self._feeling_its_way = False
+            self._sequence = max(self._sequence, newest + 1)
+            packet.sends = 0
+            return True
 
     def _give_up(self, packets: list[Packet] | None, error: MillpondError, away: float | None = None) -> None:
         """Fail these packets, or (None) everything there is."""

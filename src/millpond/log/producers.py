@@ -12,6 +12,7 @@ Not thread-safe: the committer owns it.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable
 
@@ -23,6 +24,12 @@ WINDOW = 32
 
 Ranges = dict[int, OffsetRange]
 Window = OrderedDict[int, Ranges]
+
+
+def newest_named(error: StaleSequence) -> int | None:
+    """The sequence that a refusal by `find` says was the newest. Only its text travels, so it is read from there."""
+    found = re.search(r" after (\d{1,19})$", error.message)
+    return None if found is None else int(found[1])
 
 
 class Producers:
