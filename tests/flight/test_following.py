@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+import millpond
 from millpond.errors import OffsetGone, StreamNotFound, TooLarge, TooManyRequests, Unavailable
-from millpond.flight import FlightLink, Limits
+from millpond.flight import FlightDoor, FlightLink, Limits
 from millpond.flight.messages import Credit, decode_note
+from millpond.flight.sockets import cut_peer
+from millpond.pond.desk import PondDesk
+from millpond.pond.gate import SecretGate
+from millpond.wire.access import EVERYTHING
 from millpond.wire.requests import Append, Read, Scan
 from tests.flight.conftest import STREAM, Node, options, put_many, readings
 
@@ -153,7 +160,13 @@ def test_closing_the_door_ends_followers_and_puts(node: Node) -> None:
     reader = link.follow(Read(STREAM, follow=True))
     assert next(iter(reader)).num_rows == 1
     node.door.close()
-    wait_until(lambda: reader.poll() is None and reader.closed)
+
+    def read_on() -> None:
+        while not reader.closed:
+            reader.poll()
+
+    with pytest.raises(Unavailable):  # the stream has no end: the node is going
+        read_on()
     with pytest.raises(Unavailable):
         put_many(put)
     wait_until(lambda: threads("millpond-push") == 0)
@@ -214,3 +227,45 @@ def test_a_slow_reader_holds_no_more_than_its_window(node: Node) -> None:
 def test_notes_that_are_large_are_refused() -> None:
     with pytest.raises(TooLarge):
         decode_note(b" " * 20_000 + b"{}", Credit)
+
+
+def test_a_read_that_a_closing_door_cuts_short_does_not_look_whole(tmp_path: Path) -> None:
+    """The end is said where there is one: half of a stream must not pass for all of it."""
+    with millpond.open(tmp_path / "pond", background=False) as pond:
+        stream = pond.create_stream("s", pa.schema([("n", pa.int64())]))
+        stream.append([{"n": n} for n in range(20_000)])
+        door = FlightDoor(PondDesk(pond, SecretGate("s", EVERYTHING)), token="s", limits=Limits(close_seconds=0.5))
+        with FlightLink(door.location, "s") as link:
+            reader = link.follow(Read("s", batch_rows=100), window_bytes=1)
+            assert reader.poll() is not None
+            closing = threading.Thread(target=door.close)
+            closing.start()
+
+            def read_on() -> None:
+                while reader.poll() is not None or not reader.closed:
+                    pass
+
+            with pytest.raises(Unavailable):
+                read_on()
+            closing.join()
+
+
+def test_a_follower_is_sent_batches_and_sends_none(node: Node) -> None:
+    exchange = Exchange(node)
+    exchange.writer.begin(readings(1).schema)
+    exchange.writer.write_batch(readings(1))
+    with pytest.raises(flight.FlightError, match="batch"):
+        exchange.to_the_end()
+
+
+def test_a_caller_is_found_among_the_connections() -> None:
+    """As gRPC names it, whatever kind of socket it listens on."""
+    with (
+        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listening,
+        socket.create_connection(("127.0.0.1", listening.getsockname()[1])) as caller,
+    ):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert cut_peer(f"ipv4:127.0.0.1:{caller.getsockname()[1]}") == 1
+            caller.settimeout(10)
+            assert caller.recv(1) == b""

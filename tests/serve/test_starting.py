@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -18,6 +19,8 @@ from millpond.serve.settings import ServeSettings
 from millpond.serve.state import NodeState
 from millpond.telemetry import DoorCounters
 
+Result = TypeVar("Result")
+
 
 def ask(state: NodeState, *requests: tuple[str, str], settings: ServeSettings | None = None) -> list[httpx.Response]:
     """The answers of a door in this state, without a server around it."""
@@ -28,7 +31,13 @@ def ask(state: NodeState, *requests: tuple[str, str], settings: ServeSettings | 
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return [await client.request(method, path) for method, path in requests]
 
-    return asyncio.run(run())
+    return in_a_loop(run)
+
+
+def in_a_loop(run: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """In a thread of its own: the browser tests leave a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(run())).result()
 
 
 def test_a_door_tells_how_far_recovery_is() -> None:
@@ -98,7 +107,7 @@ def test_pages_of_other_origins_may_call_where_they_are_allowed(pond_dir: Path) 
                 assert other.status_code == 403
                 assert "access-control-allow-origin" not in other.headers
 
-        asyncio.run(run())
+        in_a_loop(run)
 
     with_pond(pond_dir, look)
 

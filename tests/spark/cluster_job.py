@@ -15,8 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 import millpond
 import millpond.spark.live
+from millpond.pond.desk import PondDesk
 from millpond.spark import last_query
 from millpond.wire import LiveTicket
+from millpond.wire.access import Caller
+from millpond.wire.desk import Batches
 
 SCHEMA = pa.schema([("n", pa.int64()), ("x", pa.float64()), ("city", pa.string())])
 
@@ -75,18 +78,18 @@ def main(master: str, directory: str, log4j: str) -> dict[str, object]:
         ]
 
         # From here on the stream moves on whenever the node serves anything.
-        serve, lock, next_number = pond.live, threading.Lock(), iter(range(10_000, 20_000))
+        serve, lock, next_number = PondDesk.live, threading.Lock(), iter(range(10_000, 20_000))
         served = 0
 
-        def live(ticket: LiveTicket) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        def live(desk: PondDesk, caller: Caller, ticket: LiveTicket) -> Batches:
             nonlocal served
             with lock:
                 served += 1
                 stream.append(rows(start := next(next_number), start + 1))
                 stream.settle()
-            return serve(ticket)
+            return serve(desk, caller, ticket)
 
-        pond.live = live  # type: ignore[method-assign]
+        PondDesk.live = live  # type: ignore[method-assign]
         millpond.spark.live.ROWS_HELD_MAX = 0  # whoever fetches now is an executor
         found["retried"] = numbers(spark.table("grid_meters").mapInArrow(fail_once, spark.table("grid_meters").schema))
         found["served"] = served

@@ -12,16 +12,24 @@ import millpond
 from millpond.flight.door import FlightDoor
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import And, Compare, Not, Or, Unknown, truth
+from millpond.pond.desk import PondDesk
 from millpond.spark.live import ROWS_PER_TASK_MIN, fetch_little, tickets_for
 from millpond.wire import LiveTicket
+from millpond.wire.access import Caller
+from millpond.wire.desk import Batches
 from tests.spark.conftest import METERS, readings
 
 
 @pytest.fixture
-def tickets(pond: millpond.Pond, monkeypatch: pytest.MonkeyPatch) -> list[LiveTicket]:
+def tickets(monkeypatch: pytest.MonkeyPatch) -> list[LiveTicket]:
     seen: list[LiveTicket] = []
-    serve = pond.live
-    monkeypatch.setattr(pond, "live", lambda ticket: (seen.append(ticket), serve(ticket))[1])
+    serve = PondDesk.live
+
+    def live(desk: PondDesk, caller: Caller, ticket: LiveTicket) -> Batches:
+        seen.append(ticket)
+        return serve(desk, caller, ticket)
+
+    monkeypatch.setattr(PondDesk, "live", live)
     return seen
 
 
@@ -90,12 +98,12 @@ def test_the_token_is_in_no_plan(spark: SparkSession, meters: millpond.Stream) -
 
 @pytest.mark.usefixtures("live_way")
 def test_an_error_of_the_node_reaches_the_user_with_its_hint(
-    spark: SparkSession, meters: millpond.Stream, pond: millpond.Pond, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, meters: millpond.Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def live(ticket: LiveTicket) -> None:
+    def live(desk: PondDesk, caller: Caller, ticket: LiveTicket) -> None:
         raise millpond.errors.OffsetGone("truncated meanwhile", hint="query again")
 
-    monkeypatch.setattr(pond, "live", live)
+    monkeypatch.setattr(PondDesk, "live", live)
     with pytest.raises(Exception, match=r"truncated meanwhile\s+hint: query again \[offset-gone\]"):
         meters.to_spark(spark).where("n >= 300").collect()
 

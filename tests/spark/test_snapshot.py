@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import millpond
+from millpond.pond.desk import PondDesk
 from millpond.wire import LiveTicket
+from millpond.wire.access import Caller
+from millpond.wire.desk import Batches
 from tests.spark.conftest import readings
 
 SPARK_COUNTS = 100
 
 
 @pytest.fixture
-def fetches(pond: millpond.Pond, monkeypatch: pytest.MonkeyPatch) -> Fetches:
-    return Fetches(pond, monkeypatch)
+def fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
+    return Fetches(monkeypatch)
 
 
 class Fetches:
     """Watches the node, and may do something just before it serves a ticket."""
 
-    def __init__(self, pond: millpond.Pond, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tickets: list[LiveTicket] = []
         self.before: Callable[[], None] = lambda: None
-        serve = pond.live
+        serve = PondDesk.live
 
-        def live(ticket: LiveTicket) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        def live(desk: PondDesk, caller: Caller, ticket: LiveTicket) -> Batches:
             self.tickets.append(ticket)
             self.before()
-            return serve(ticket)
+            return serve(desk, caller, ticket)
 
-        monkeypatch.setattr(pond, "live", live)
+        monkeypatch.setattr(PondDesk, "live", live)
 
 
 def numbers(frame: DataFrame) -> list[int]:

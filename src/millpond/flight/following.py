@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import flight
 
-from millpond.errors import MillpondError, Unavailable
+from millpond.errors import InvalidInput, MillpondError, PondClosed, Unavailable
 from millpond.flight.errors import as_flight_error, failure_of
 from millpond.flight.limits import Limits
 from millpond.flight.messages import Credit, PushNote, decode_note, encode_note
@@ -89,6 +89,8 @@ class Following:
                 return
             note = chunk.app_metadata
             try:
+                if chunk.data is not None:
+                    raise InvalidInput("a follower sent a batch", hint="it is sent batches; to append, use DoPut")
                 granted = decode_note(note.to_pybytes() if note is not None else None, Credit).credit
             except MillpondError as error:
                 self._failure = self._failure or error
@@ -111,6 +113,8 @@ class Following:
                 self._beat_if_due()
                 if self._source.closed:
                     break
+            if not self._source.closed:  # cut short, which is not an end: whoever reads must know
+                raise PondClosed("the node is closing", hint="read on from the position when it is back")
             self._say(PushNote(self._source.position, end=True))
         except Exception as error:
             self._failure = self._failure or error

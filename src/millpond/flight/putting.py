@@ -212,6 +212,8 @@ class Putting:
 
     def told(self, slot: _Slot) -> None:
         with self._changed:
+            # Done and no longer under way at one moment, for whoever waits for either.
+            slot.done = True
             self._bytes -= slot.bytes
             self._under_way -= 1
             if self._slots and self._slots[0] is slot:
@@ -274,7 +276,7 @@ class _Slot:
         self.done = False
 
     def told(self, ack: Ack | None, error: BaseException | None) -> None:
-        self.ack, self.error, self.done = ack, error, True
+        self.ack, self.error = ack, error
         self.putting.told(self)
 
 

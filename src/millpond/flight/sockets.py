@@ -31,7 +31,8 @@ def cut_peer(peer: str) -> int:
     """End the connection of one caller, named as gRPC does: `ipv4:127.0.0.1:41234`, `ipv6:[::1]:41234`."""
     address, _, port = unquote(peer).partition(":")[2].rpartition(":")
     wanted = address.strip("[]"), port
-    return _cut_where(lambda here, there: (there[0], str(there[1])) == wanted)
+    # gRPC listens for both kinds of addresses, so those of the older kind are written as newer ones.
+    return _cut_where(lambda here, there: (there[0].removeprefix("::ffff:"), str(there[1])) == wanted)
 
 
 def _cut_where(wanted: Callable[[_Address, _Address], bool]) -> int:

@@ -21,6 +21,8 @@ class Packet:
     def __init__(self, ingest: Ingest, opened_seconds: float) -> None:
         self.ingest, self.opened_seconds = ingest, opened_seconds
         self.future: Future[Ack] = Future()
+        # It belongs to all records of the batch, and they are on their way: nobody can call it off.
+        self.future.set_running_or_notify_cancel()
         self.rows = 0
         self.bytes = 0
         self.sequence = -1

@@ -105,7 +105,10 @@ class Ingest:
         if self.definition.raw:
             rows = [raw.fill_checked(row, now_micros) for row in rows]
         try:
-            return route_each(self.definition, self._codec, rows, self._turn)
+            encoded = route_each(self.definition, self._codec, rows, self._turn)
+            if all(len(part.encoded or b"") <= self._bytes_max for part in encoded.parts):
+                return encoded
+            return self._encode_each(rows)
         except Exception:  # one has text that is not text, or is too large: each by itself tells which
             return self._encode_each(rows)
 

@@ -94,7 +94,8 @@ class Producer:
         full: then it waits for room, and raises `Backpressure` if there is none in time.
 
         The future is that of the batch in which the records travel: its `Ack` names the offsets of the whole batch.
-        Records that do not fit are refused here, by `InvalidRecord`, and nothing of this call is taken.
+        Records that do not fit are refused here, by `InvalidRecord`, and nothing of this call is taken. Arrow data and
+        frames are not copied: leave them as they are until the future is done.
         """
         ingest = self._ingest(False)
         try:
@@ -105,6 +106,10 @@ class Producer:
                 raise
             ingest, records = newer, newer.compact(rows)
         count = len(records) if isinstance(records, list) else records.num_rows
+        if not count:
+            nothing: Future[Ack] = Future()
+            nothing.set_result(Ack({}, ingest.definition.durability))
+            return nothing
         if isinstance(records, list):
             size = sum(map(len, records)) + _RECORD_OVERHEAD_BYTES * count
         else:
@@ -371,6 +376,7 @@ class Producer:
         if isinstance(error, StaleSequence) and oldest is not None and self._number_anew(oldest, error):
             return
         if not isinstance(error, self._retried):
+            self._failing_since, self._failures = None, 0  # the other end is there: it has said no
             self._give_up([oldest] if oldest is not None else None, error)
             return
         now = time.monotonic()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from millpond import query
 from millpond.errors import InvalidInput, InvalidSchema, InvalidValue, MillpondError, StreamNotFound
 from millpond.ingest.arrow_stream import read_arrow_body
 from millpond.log.engine import Ack, Told
@@ -26,6 +27,7 @@ from millpond.model.schema_text import parse_schema, parse_type
 from millpond.model.stored_definition import encode_definition
 from millpond.pond.bounds import Bounds
 from millpond.pond.gate import Gate
+from millpond.pond.watched import WatchedReader
 from millpond.query import Where, parse_start, parse_value
 from millpond.query.snapshot import Snapshot
 from millpond.wire import requests as ask
@@ -95,6 +97,7 @@ class PondDesk:
 
     def _admit(self, caller: Caller, request: ask.Request) -> None:
         """The one check. A request that takes no right is answered with what the caller may see."""
+        self._gate.check_still(caller)
         if request.right is not None:
             check(caller, request.right, request.stream)
         if request.stream and not isinstance(request, ask.Create):
@@ -146,6 +149,7 @@ class PondDesk:
             batch_rows=request.batch_rows,
             limit=request.limit,
         )
+        return WatchedReader(reader, lambda: self._admit(caller, request)) if request.follow else reader
         if request.follow:
             reader.batch_bytes = FOLLOWED_BYTES
         return reader
@@ -263,7 +267,8 @@ class PondDesk:
             value = parse_value(request.key, stream.schema, column)
         if request.by is None:
             return _whole(stream.get(value, limit=request.limit))
-        return _whole(stream.get(limit=request.limit, **{request.by: value}))
+        # Not as a keyword: a column may be called as a parameter is.
+        return _whole(query.get(stream.halves, None, limit=request.limit, secondary={request.by: value}))
 
     def _read_segment(self, request: ask.ReadSegment) -> Batches:
         stream = self._stream(request)

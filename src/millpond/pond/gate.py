@@ -19,6 +19,10 @@ class Gate(Protocol):
         it compares, and quick: it is asked with every request."""
         ...
 
+    def check_still(self, caller: Caller) -> None:
+        """`Unauthenticated` if a caller that was let in would not be any more. Quick: asked with every request."""
+        ...
+
     def create(self, request: CreateToken) -> NewToken: ...
 
     def tokens(self) -> list[TokenInfo]: ...
@@ -27,6 +31,9 @@ class Gate(Protocol):
 
 
 class _NoTokens:
+    def check_still(self, caller: Caller) -> None:
+        """Whoever was let in stays."""
+
     def create(self, request: CreateToken) -> NewToken:
         raise _none_here()
 

@@ -104,6 +104,18 @@ class TokenGate:
             "the token is not known", hint="it was mistyped or revoked: millpond token list names all"
         )
 
+    def check_still(self, caller: Caller) -> None:
+        if self._mode == "off":
+            return
+        view = self._current()
+        if view.failure is not None:
+            raise _again(view.failure)
+        holder = view.holders.get(caller.id)
+        if holder is not None and holder.caller == caller:
+            return
+        if caller is not ANYONE or view.closed or self._mode == "required":
+            raise Unauthenticated("the token was revoked", hint="show one that millpond token list names")
+
     @property
     def closed(self) -> bool:
         """Whether callers need a token, now and for as long as this gate stands. Raises if the file cannot be read."""

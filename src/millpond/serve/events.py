@@ -31,6 +31,9 @@ _HEADERS = ((b"content-type", b"application/json"),)
 _NOT_PLAIN = (b"content-encoding", b"idempotency-key", b"millpond-producer", b"millpond-sequence", b"ce-specversion")
 _JSON = frozenset((b"application/json", b""))
 _ROUTES_KEPT = 10_000
+_PATH_BYTES_KEPT = 1_000
+# A larger one takes the ordinary way, in a thread: others wait while the loop decodes it.
+EVENT_BYTES_MAX = 1_000_000
 
 
 def caller_of(desk: Desk, headers: dict[bytes, bytes]) -> Caller:
@@ -48,7 +51,7 @@ class EventRoute:
     def __init__(self, state: NodeState, settings: ServeSettings) -> None:
         self._state, self._settings = state, settings
         self._answers: Answers | None = None
-        self._routes: dict[bytes, Append | None] = {}
+        self._routes: dict[bytes, Append] = {}
 
     def route(self, raw_path: bytes) -> Append | None:
         """The append that a path stands for; None if it is another route's."""
@@ -57,41 +60,45 @@ class EventRoute:
         except KeyError:
             pass
         found = match("POST", raw_path) if raw_path.endswith(b"/records") else None
-        if len(self._routes) >= _ROUTES_KEPT:
-            self._routes.clear()
-        request = self._routes[raw_path] = (
-            Append(found.name) if found is not None and found.route.handler == "append" else None
-        )
+        if found is None or found.route.handler != "append":
+            return None
+        request = Append(found.name)
+        if len(raw_path) <= _PATH_BYTES_KEPT:  # whoever sends it has not said who they are yet
+            if len(self._routes) >= _ROUTES_KEPT:
+                self._routes.clear()
+            self._routes[raw_path] = request
         return request
 
     async def take(
         self, request: Append, headers: dict[bytes, bytes], receive: Receive, reply: Reply
-    ) -> tuple[bool, bytes | None, str]:
-        """Append one JSON object, or any body to a stream of raw events. False, with the body if it was read, if the
-        request is not as plain as that."""
+    ) -> tuple[bool, bytes | None, Caller | None]:
+        """Append one JSON object, or any body to a stream of raw events. False, with the body if it was read and the
+        caller if they are known, if the request is not as plain as that."""
         if not headers.keys().isdisjoint(_NOT_PLAIN):
-            return False, None, "-"
+            return False, None, None
         desk = self._state.desk
         caller = caller_of(desk, headers)
         intake = desk.intake(caller, request)
         kind = headers.get(b"content-type", b"")
         if intake.definition.raw:
             if kind.partition(b";")[0].strip().lower() in MANY:
-                return False, None, caller.id
+                return False, None, caller
             body = await read_body(receive, headers, self._settings)
+            if len(body) > EVENT_BYTES_MAX:
+                return False, body, caller
             future, told = self._expect()
             intake.submit(raw_event({n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body), told)
         else:
             if kind not in _JSON:
-                return False, None, caller.id
+                return False, None, caller
             body = await read_body(receive, headers, self._settings)
-            if body[:1] != b"{" and body.lstrip()[:1] != b"{":
-                return False, body, caller.id
+            if len(body) > EVENT_BYTES_MAX or (body[:1] != b"{" and body.lstrip()[:1] != b"{"):
+                return False, body, caller
             check_json_depth(body, self._settings.json_depth_max)
             future, told = self._expect()
             intake.submit_json(body, told)
         await reply.whole(200, _HEADERS, ack_json(await future))
-        return True, body, caller.id
+        return True, body, caller
 
     def _expect(self) -> tuple[asyncio.Future[Ack], Told]:
         if self._answers is None:

@@ -10,7 +10,7 @@ import asyncio
 from http import HTTPStatus
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from millpond.errors import InvalidInput, MillpondError, TooManyRequests
 from millpond.serve.problems import answer_of
@@ -33,8 +33,10 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
         self._in_head = True
-        # When this connection began to owe us a head that is not whole yet.
+        # Since when this connection owes us bytes: of a head that is not whole, of a body, or of whatever it began.
         self._owes_since: float | None = None
+        self._running: RequestResponseCycle | None = None
+        self._deaf = False  # what comes after a mistake is no request
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -49,11 +51,28 @@ class BoundedProtocol(HttpToolsProtocol):
             )
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self._deaf or self.transport.is_closing():
             return
         HttpToolsProtocol.data_received(self, data)
+        cycle = self.cycle
         if self._in_head:
             self._look_at_head(len(data))
+        elif cycle is not None and not cycle.more_body and not cycle.response_complete:
+            self._owes_since = None  # a whole request, under way
+        elif self._owes_since is None:
+            self._owes_since = self.loop.time()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        HttpToolsProtocol._start_asgi_task(self, cycle, app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        running = self._running
+        if running is not None and running is not self.cycle and not running.response_complete:
+            # Another request is queued behind it, and uvicorn would tell only that one.
+            running.disconnected = True
+            running.message_event.set()
+        super().connection_lost(exc)
 
     def _look_at_head(self, size: int) -> None:
         self._head_bytes += size
@@ -71,11 +90,17 @@ class BoundedProtocol(HttpToolsProtocol):
         HttpToolsProtocol.on_headers_complete(self)
 
     def close_if_slow(self, head_seconds: float) -> None:
-        """Close a connection whose head takes too long."""
+        """Close a connection that has owed us something for too long."""
         if self._owes_since is not None and self.loop.time() - self._owes_since > head_seconds:
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
+        self._deaf = True
+        cycle = self.cycle
+        if cycle is not None and not cycle.more_body and not cycle.response_complete:
+            # The request before it is whole and under way: its own answer goes out, and is the last one.
+            cycle.keep_alive = False
+            return
         self._refuse(InvalidInput(f"not a request: {msg}", hint="HTTP/1.1 is spoken here"))
 
     def _refuse(self, error: MillpondError) -> None:
@@ -130,7 +155,8 @@ class _LateTransport:
     def flush(self) -> None:
         if self._held:
             held, self._held = self._held, b""
-            self._transport.write(held)
+            if not self.is_closing():  # otherwise there is nobody left to send it to
+                self._transport.write(held)
 
     def close(self) -> None:
         self.flush()

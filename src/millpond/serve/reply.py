@@ -6,6 +6,9 @@ from typing import Any
 
 from millpond.serve.asked import Send
 
+# These say by themselves that nothing follows.
+_WITHOUT_BODY = (204, 304)
+
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -31,6 +34,7 @@ class Reply:
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
         """All of an answer."""
         self.status, self.bytes_out = status, len(body)
-        head = (*headers, *self.beside, (b"content-length", b"%d" % len(body)))
+        length = () if status in _WITHOUT_BODY else ((b"content-length", b"%d" % len(body)),)
+        head = (*headers, *self.beside, *length)
         await self._send({"type": "http.response.start", "status": status, "headers": head})
         await self._send({"type": "http.response.body", "body": body})

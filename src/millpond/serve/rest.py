@@ -81,7 +81,8 @@ class RestDoor:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         reply = Reply(send)
-        route, bytes_in, caller = "", 0, "-"
+        route, bytes_in = "", 0
+        caller: Caller | None = None
         headers = dict(scope["headers"])
         try:
             reply.beside = self._check_address(headers)
@@ -103,7 +104,8 @@ class RestDoor:
                 await self._show(scope, reply)
                 return
             route = found.route.path
-            asked, caller = await self._admit(scope, receive, found, body)
+            asked = self._admit(scope, receive, found, body, caller)
+            caller = asked.caller
             response = await self._handle(asked)
             bytes_in = asked.bytes_in
             if isinstance(response, StreamingResponse):
@@ -123,7 +125,7 @@ class RestDoor:
             seconds = time.perf_counter() - began
             self.counters.request("rest", route, scope["method"], reply.status, seconds, bytes_in, reply.bytes_out)
             if self._log_all or reply.status >= 400 or seconds > SLOW_SECONDS:
-                self._log(scope["method"], route, reply.status, seconds, caller)
+                self._log(scope["method"], route, reply.status, seconds, "-" if caller is None else caller.id)
 
     def _log(self, method: str, route: str, status: int, seconds: float, caller: str) -> None:
         """A line for what went wrong or was slow; every request only where that is asked for by the level."""
@@ -172,16 +174,14 @@ class RestDoor:
         else:
             await reply.whole(200, headers, page.body)
 
-    async def _admit(self, scope: Scope, receive: Receive, found: Match, body: bytes | None) -> tuple[Asked, str]:
+    def _admit(self, scope: Scope, receive: Receive, found: Match, body: bytes | None, known: Caller | None) -> Asked:
+        """The request, with its caller: `known` if somebody has asked already."""
+        query = found.route.query
         if found.route.right is None:
-            asked = Asked(
-                scope, receive, found, read_query(found.route.query, scope["query_string"]), _NOBODY_ASKS, _NOBODY, body
-            )
-            return asked, "-"
+            return Asked(scope, receive, found, read_query(query, scope["query_string"]), _NOBODY_ASKS, _NOBODY, body)
         desk = self.state.desk
-        caller = caller_of(desk, dict(scope["headers"]))
-        query = read_query(found.route.query, scope["query_string"])
-        return Asked(scope, receive, found, query, desk, caller, body), caller.id
+        caller = known or caller_of(desk, dict(scope["headers"]))
+        return Asked(scope, receive, found, read_query(query, scope["query_string"]), desk, caller, body)
 
     async def _handle(self, asked: Asked) -> Response:
         handler: handlers.Handler = handlers.HANDLERS[asked.route.handler]

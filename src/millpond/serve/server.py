@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import uvicorn
 import uvloop
 
@@ -185,7 +186,13 @@ class PondServer:
                 calls_max=self._settings.calls_max,
                 idle_seconds=self._settings.idle_seconds,
             )
-            door = self._door = FlightDoor(desk, *where, tls=tls, limits=limits, counters=self._counters)
+            try:
+                door = self._door = FlightDoor(desk, *where, tls=tls, limits=limits, counters=self._counters)
+            except (pa.ArrowException, OSError) as error:
+                raise InvalidValue(
+                    f"the Flight door cannot listen on port {self._settings.flight_port}: {error}",
+                    hint="is a server running there? --flight-port takes another, 0 a free one, --no-flight none",
+                ) from None
             desk.flight = (door.port, tls is not None)
         self._metrics = MetricsPage(pond, self._counters)
         # What is there now stays: the collector need not look at it again and again while requests come and go.
@@ -272,4 +279,8 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
             hint="is a server running there? --port takes another, 0 a free one",
         ) from None
     with bound:
+        # Those that are accepted inherit it: a client whose machine has gone is noticed, though nothing is sent to it.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15)
         yield bound
