@@ -237,7 +237,7 @@ def test_a_read_that_a_closing_door_cuts_short_does_not_look_whole(tmp_path: Pat
         door = FlightDoor(PondDesk(pond, SecretGate("s", EVERYTHING)), token="s", limits=Limits(close_seconds=0.5))
         with FlightLink(door.location, "s") as link:
             reader = link.follow(Read("s", batch_rows=100), window_bytes=1)
-            assert reader.poll() is not None
+            wait_until(lambda: reader.poll() is not None)
             closing = threading.Thread(target=door.close)
             closing.start()
 
