@@ -26,7 +26,6 @@ INNER = {
     "submit",
     "submit_json",
     "submit_batch",
-    "rest",
 }
 # What a connected one has beyond: of the node, or because connections are lost.
 BEYOND: dict[type, set[str]] = {RemotePond: {"node", "tokens"}, RemoteStream: {"forget"}, RemoteReader: set()}
