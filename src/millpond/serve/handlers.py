@@ -281,7 +281,7 @@ async def _followed(door: RestDoor, asked: Asked) -> Response:
     if form == "sse" and wanted is not None:  # a record's id says where it is
         columns = (*wanted, *(name for name in (STREAMLET, OFFSET) if name not in wanted))
     door.check_followers()
-    request = ask.Read(asked.name, start, True, columns, query.where, batch_rows=4_096, limit=query.limit)
+    request = ask.Read(asked.name, start, True, columns, query.where, batch_rows=FOLLOW_ROWS, limit=query.limit)
     reader = await door.blocking(asked.desk.read, asked.caller, request)
     pieces = (
         _following(door, reader, _event_writer(wanted), _BEAT) if form == "sse" else _following(door, reader, _lines)
@@ -296,6 +296,8 @@ _BEAT = b": still here\n\n"
 BEAT_SECONDS = 15.0
 # A client that has not taken a piece after so long is slow: its reader holds nothing for it meanwhile.
 SLOW_SECONDS = 2.0
+# What is encoded at a time for a follower, and held until its client has taken it.
+FOLLOW_ROWS = 256
 
 
 async def _following(door: RestDoor, reader: PatientReader, write: Write, beat: bytes = b"") -> AsyncIterator[bytes]:

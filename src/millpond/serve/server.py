@@ -48,8 +48,6 @@ logger = logging.getLogger(__name__)
 _SAY_SECONDS = 2.0
 # Connections that are slow to send a request are looked for every second.
 _TICKS_PER_LOOK = 10
-# Requests are made of many small objects that go with them; few of them are cycles.
-_GC_THRESHOLD = 50_000
 
 
 class PondServer:
@@ -198,7 +196,6 @@ class PondServer:
         # What is there now stays: the collector need not look at it again and again while requests come and go.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(_GC_THRESHOLD, 10, 100)
         self._state.ready(desk, lambda: _ailments(pond))
         logger.info(
             "the pond is open",
