@@ -18,8 +18,7 @@ from millpond.log.engine import Ack
 from millpond.model.schema import OFFSET, STREAMLET
 from millpond.serve.asked import Asked
 from millpond.serve.forms import FOLLOW_FORMS, MEDIA_TYPE_OF, PAGE_FORMS, chosen_form, small_pieces, written
-from millpond.serve.records_in import decode_records
-from millpond.serve.routes import (
+from millpond.serve.parameters import (
     ROWS_DEFAULT,
     AlterBody,
     CreateBody,
@@ -27,6 +26,7 @@ from millpond.serve.routes import (
     SettleAnswer,
     TokenBody,
 )
+from millpond.serve.records_in import decode_records
 from millpond.wire import requests as ask
 from millpond.wire.desk import Batches, PatientReader
 
