@@ -46,6 +46,14 @@ class TextFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
+class CutShort(Exception):
+    """Ends an answer that is under way, so that its reader notices. Why is in the log already."""
+
+
+def _not_said_before(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], CutShort))
+
+
 def configure(form: str, level: str, out: TextIO | None = None) -> None:
     """Send all logs of this process there."""
     handler = logging.StreamHandler(out or sys.stderr)
@@ -54,5 +62,6 @@ def configure(form: str, level: str, out: TextIO | None = None) -> None:
     ours = logging.getLogger("millpond")  # the command line has it talk to people
     ours.handlers, ours.propagate = [], True
     ours.setLevel(logging.NOTSET)
+    logging.getLogger("uvicorn.error").addFilter(_not_said_before)
     # Its own words about each connection are not ours to keep.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

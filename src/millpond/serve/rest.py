@@ -23,6 +23,7 @@ from millpond.serve import handlers
 from millpond.serve.asked import Asked, Gone, Receive, Scope, Send
 from millpond.serve.events import EVENTS, EventRoute, caller_of
 from millpond.serve.hosts import HostCheck
+from millpond.serve.logs import CutShort
 from millpond.serve.pages import find_page
 from millpond.serve.problems import answer_of
 from millpond.serve.reply import Reply
@@ -191,7 +192,9 @@ class RestDoor:
         if isinstance(error, MillpondError):
             self.counters.rejected(error.code)
         if reply.status:  # the answer is under way: cutting it short is all that tells
-            raise error
+            code = error.code if isinstance(error, MillpondError) else "error"
+            logger.info("an answer was cut short", extra={"code": code})
+            raise CutShort from error
         status, headers, body = answer_of(error)
         if isinstance(error, MethodNotAllowed):
             headers.append((b"allow", ", ".join(allowed_methods(scope["raw_path"])).encode()))
