@@ -149,10 +149,10 @@ class PondDesk:
             batch_rows=request.batch_rows,
             limit=request.limit,
         )
-        return WatchedReader(reader, lambda: self._admit(caller, request)) if request.follow else reader
-        if request.follow:
-            reader.batch_bytes = FOLLOWED_BYTES
-        return reader
+        if not request.follow:
+            return reader
+        reader.batch_bytes = FOLLOWED_BYTES
+        return WatchedReader(reader, lambda: self._admit(caller, request))
 
     def append(self, caller: Caller, request: ask.Append, rows: Any) -> Ack:
         self._admit(caller, request)
