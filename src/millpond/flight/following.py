@@ -17,9 +17,7 @@ import threading
 import time
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import flight
 
 from millpond.errors import InvalidInput, MillpondError, PondClosed, Unavailable
@@ -176,5 +174,6 @@ class Following:
 
 def _apart(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A copy: a slice keeps all that it is a slice of in memory, for as long as it takes to send it. In memory of the
-    system's, which is given back at once: Arrow's own pool keeps what each thread has freed."""
-    return pc.take(batch, pa.array(np.arange(batch.num_rows)), memory_pool=pa.system_memory_pool())
+    system's, which is given back at once: Arrow's own pool keeps what each thread has freed. By way of its message, of
+    which nothing but the slice is written, and a tenth as long as `take` needs for a single record."""
+    return pa.ipc.read_record_batch(batch.serialize(memory_pool=pa.system_memory_pool()), batch.schema)
