@@ -92,6 +92,30 @@ class OffsetGone(InvalidInput):
     code = "offset-gone"
 
 
+class GroupNotFound(InvalidInput):
+    """No consumer group of that name."""
+
+    code = "group-not-found"
+
+
+class GroupConflict(InvalidInput):
+    """A consumer group is there already and works in another way."""
+
+    code = "group-conflict"
+
+
+class Fenced(InvalidInput):
+    """A consumer that is no member of its group any more; others may have its records. Nothing was committed."""
+
+    code = "fenced"
+
+
+class TransactionOver(InvalidInput):
+    """A commit or an abort whose number had another outcome before. Nothing was committed."""
+
+    code = "transaction-over"
+
+
 class Unauthenticated(InvalidInput):
     """No token, or one that is not known; for a server that asks for tokens."""
 
