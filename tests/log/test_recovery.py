@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from millpond.log.embedded.engine import EmbeddedLog
 from millpond.log.embedded.frame import Frame
 from millpond.log.embedded.journal import JournalFile
 from millpond.log.embedded.recovery import _newest
+from millpond.model.offsets import OffsetRange
 from millpond.storage import LocalStorage
 from tests.log.conftest import SMALL, Pool, append, definition, files, numbers
 
@@ -112,3 +115,42 @@ def test_a_stream_that_is_never_archived_is_whole_or_damaged(pool: Pool) -> None
     pool.open_logs.append(log)
     with pytest.raises(Damaged, match=r"offsets \[0, \d+\) are missing"):
         log.add_stream(definition(settle=None))
+
+
+def test_a_floor_outlives_the_files_that_held_what_lies_before_it(pool: Pool) -> None:
+    kept = definition(settle=None)
+    log = pool(streams=[(kept, {}), (definition(21), {})])
+    for start in range(0, 10_000, 500):
+        append(log, start)
+    before = files(pool)
+    log.release(20, {0: 9_700})
+    assert before[0] not in files(pool)
+    for turn in range(3):
+        log.close()
+        log = pool(streams=[(kept, {}), (definition(21), {0: turn * 5_000})])
+        assert log.starts(20) == {0: 9_700}
+        assert numbers(log, 9_700, 10_000) == list(range(9_700, 10_000))
+        for start in range(turn * 5_000, turn * 5_000 + 5_000, 500):  # files come and go, and the floor with them
+            append(log, start, stream_id=21)
+        log.release(21, {0: turn * 5_000 + 5_000})
+    assert append(log, 10_000).ranges == {0: OffsetRange(10_000, 10_500)}
+
+
+def test_a_floor_is_never_ahead_of_what_is_written(pool: Pool) -> None:
+    """Records acknowledged at `memory` may be let go of before they are written, and lost in a crash after that."""
+    kept = definition(settle=None)
+    slow = replace(SMALL, flush_seconds=3_600.0)
+    log = pool(settings=slow, streams=[(kept, {})])
+    append(log, 0, 100)
+    append(log, 100, 100, durability="memory")
+    log.release(20, {0: 200})
+    crashed = Path(pool.directory).with_name("crashed")
+    shutil.copytree(pool.directory, crashed)
+    again = EmbeddedLog.open(str(crashed), settings=SMALL)
+    pool.open_logs.append(again)
+    again.add_stream(kept)
+    again.forget_unclaimed()
+    assert again.starts(20)[0] <= again.heads(20)[0]
+    base = again.heads(20)[0]
+    assert append(again, base).ranges == {0: OffsetRange(base, base + 500)}
+    assert numbers(again, base, base + 500) == list(range(base, base + 500))

@@ -221,7 +221,8 @@ class LogEngine(Protocol):
         ...
 
     def release(self, stream_id: int, boundary: Mapping[int, int]) -> None:
-        """What lies under the boundary is safe elsewhere: memory, spill and journal may let go of it."""
+        """What lies under the boundary is safe elsewhere, or, of a stream that is never archived, no longer wanted:
+        memory, spill and journal may let go of it. Where a stream of the second kind begins is remembered."""
         ...
 
     def wait(self, stream_id: int, beyond: Mapping[int, int], timeout_seconds: float) -> bool:

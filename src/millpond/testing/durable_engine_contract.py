@@ -146,6 +146,21 @@ class DurableLogEngineContract(LogEngineContract):
         assert ids_of(engine, 0, 25) == [25]
         assert engine.heads(STREAM.id) == {0: 26, 1: 5, 2: 0}
 
+    def test_what_a_stream_without_an_archive_let_go_of_stays_gone(self, log: Reopening) -> None:
+        """I6: nobody else knows where it begins. Its records do not come back, and its offsets go on."""
+        kept = replace(STREAM, settle=None)
+        engine = log.open(kept, OTHER)
+        append(engine, arrow_part(0, range(100)), encoded_part(1, range(5)))
+        engine.release(kept.id, {0: 60})
+        for _ in range(2):
+            engine = log.open(kept, OTHER)
+            assert engine.starts(kept.id) == {0: 60, 1: 0, 2: 0}
+            assert ids_of(engine, 0, 60) == list(range(60, 100))
+        engine.release(kept.id, {0: 100, 1: 5})
+        engine = log.open(kept, OTHER)
+        assert engine.starts(kept.id) == {0: 100, 1: 5, 2: 0}
+        assert append(engine, arrow_part(0, range(100, 101))).ranges == {0: OffsetRange(100, 101)}
+
     def test_schema_versions_are_kept_apart_after_a_reopen(self, log: Reopening) -> None:
         engine = log.open()
         append(engine, arrow_part(0, range(2)), encoded_part(1, range(2)))

@@ -6,6 +6,9 @@ the file goes. A crash in between leaves records twice, which recovery sorts out
 
 Cleaning saves room and nothing else, so its errors (a full disk above all) never reach whoever released: they are kept
 in `failure`, and the next release tries again.
+
+Where a stream that is never archived begins is known to the journal alone: it is stated, and synced, before the file
+goes that held what lies before it.
 """
 
 from __future__ import annotations
@@ -56,6 +59,8 @@ class JournalCleaner:
                 files = self._journal.files[:-1]
                 # Taken after the files: a stream that is made later has nothing in any of them.
                 streams = self._streams()
+                if not self._committer.refused:
+                    self._committer.run_inside(self._committer.record_floors)
                 for file in files:
                     if not self._committer.refused:
                         self._clean_file(file, streams)
@@ -70,7 +75,11 @@ class JournalCleaner:
             self._empty(file, live, streams)
             live = _live(file, streams)
         if not live:
-            self._committer.run_inside(lambda: self._journal.remove(file))
+            self._committer.run_inside(lambda: self._remove(file))
+
+    def _remove(self, file: JournalFile) -> None:
+        self._committer.record_floors()  # more may have been released since
+        self._journal.remove(file)
 
     def _empty(self, file: JournalFile, live: Live, streams: Mapping[int, LiveStream]) -> None:
         """Copy a file's live records forward, and make segments that read from it read elsewhere."""

@@ -18,9 +18,11 @@ from typing import Any, Protocol
 
 from millpond.clock import Clock
 from millpond.errors import DiskFull, JournalClosed, MillpondError
+from millpond.log.embedded import frame as frames
 from millpond.log.embedded.commit_queue import CommitQueue, Maker, Request
 from millpond.log.embedded.frame import Draft
 from millpond.log.embedded.journal import FULL, Journal, JournalFile, Written
+from millpond.log.embedded.recovery import Floors, JournalState, encode_state
 from millpond.log.engine import Ack
 from millpond.model.definition import FIRST_STREAM_ID, Durability
 from millpond.settings import Settings
@@ -54,6 +56,13 @@ class Target(Protocol):
 
     def state(self, unwritten: Sequence[Any]) -> bytes:
         """What a new journal file must begin with: everything that was written, without `unwritten`."""
+        ...
+
+    floors: Floors
+    """Those that the journal has."""
+
+    def floors_now(self, unwritten: Sequence[Any]) -> Floors:
+        """Where streams that are never archived begin, as far as they are written."""
         ...
 
 
@@ -356,6 +365,16 @@ class Committer:
             raise self._write_error(error) from error
         if not self._sync([]):
             raise self._closed_error()
+
+    def record_floors(self) -> None:
+        """State, durably, where streams that are never archived begin, if that has moved. Only inside `run_inside`."""
+        known = self._target.floors
+        moved = {i: floor for i, floor in self._target.floors_now(self._unwritten).items() if known.get(i) != floor}
+        if moved:
+            state = encode_state(JournalState({}, moved))
+            draft = Draft(frames.STATE, 0, 0, 0, 0, self._clock.now_micros(), 0, state, frames.crc32(state))
+            self.append_copies([(draft, 0)])
+            self._target.floors = known | moved
 
     def sync_now(self) -> None:
         """Everything acknowledged so far is on disk when this returns. Any thread."""

@@ -93,7 +93,7 @@ class EmbeddedLog:
         log._recovered = recover(log._journal, progress)
         log.telemetry.recovery_seconds = log._clock.monotonic_seconds() - began
         log.telemetry.recovered_bytes = sum(file.bytes for file in log._journal.files)
-        log._published.unclaimed = log._recovered.states
+        log._published.unclaimed, log._published.floors = log._recovered.states, log._recovered.floors
         # Spill files are memory, not records: the journal has all of it.
         log._storage.remove_tree(log._spill_directory)
         log._start()

@@ -15,7 +15,7 @@ from millpond.log.embedded import frame as frames
 from millpond.log.embedded.append import Append
 from millpond.log.embedded.frame import Draft
 from millpond.log.embedded.journal import JournalFile, Written
-from millpond.log.embedded.recovery import KINDS, JournalState, StreamState, encode_state
+from millpond.log.embedded.recovery import KINDS, Floors, JournalState, StreamState, encode_state
 from millpond.log.engine import Ack
 from millpond.log.keeper import PLACE_BYTES_MIN, Keeper
 from millpond.log.live import LiveStream
@@ -51,6 +51,7 @@ class Published:
         self.streams: Mapping[int, LiveStream] = {}
         self.producers: dict[int, Producers] = {}
         self.unclaimed: Mapping[int, StreamState] = {}  # of streams that recovery found and nobody has added yet
+        self.floors: Floors = {}  # as the journal has them
         self.keeper: Keeper
 
     # The lock is held.
@@ -63,6 +64,7 @@ class Published:
     def drop(self, stream_id: int) -> None:
         """Let go of a stream."""
         self.streams = {key: value for key, value in self.streams.items() if key != stream_id}
+        self.floors = {key: value for key, value in self.floors.items() if key != stream_id}
         self.producers.pop(stream_id, None)
 
     # The committer's thread.
@@ -155,7 +157,19 @@ class Published:
             )
             for stream, producers in known_streams
         }
-        return encode_state(JournalState({**self.unclaimed, **streams}))
+        return encode_state(JournalState({**self.unclaimed, **streams}, self.floors | self.floors_now(unwritten)))
+
+    def floors_now(self, unwritten: Sequence[Append]) -> Floors:
+        """Where streams that are never archived begin, as far as they are written."""
+        with self._lock:
+            own = [stream for stream in self.streams.values() if stream.definition.settle is None]
+            floors = {x.definition.id: (x.definition.generation, [s.start for s in x.streamlets]) for x in own}
+        for request in unwritten:
+            for draft, base in zip(request.drafts, request.bases, strict=True):
+                generation, starts = floors.get(draft.stream, (0, []))
+                if generation == draft.generation:
+                    starts[draft.streamlet] = min(starts[draft.streamlet], base)
+        return {i: known for i, known in floors.items() if any(known[1])}
 
 
 def _place(file: JournalFile, at: int, draft: Draft) -> Place:

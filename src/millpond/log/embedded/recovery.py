@@ -2,7 +2,8 @@
 
 A frame may be there twice (copied forward, then a crash before the old file was removed): the later one counts.
 Under the boundary frames may be missing (their file was let go of); above it they must be dense, or the journal is
-damaged.
+damaged. A stream that is never archived has no boundary elsewhere: where it begins is its floor, which the journal
+itself states before it lets go of anything under it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from millpond.log.live import LiveStream
 from millpond.log.piece import ARROW, COPIED, ROWS, Piece, Place, copied_times
 from millpond.log.producers import Producers
 from millpond.log.segment import State
+from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
 
 KINDS = {frames.ARROW: ARROW, frames.ROWS: ROWS, frames.COPIED: COPIED}
@@ -35,10 +37,15 @@ class StreamState(msgspec.Struct):
     producers: list[tuple[str, int, list[tuple[int, int, int]]]]
 
 
+# Of streams that are never archived: the generation, and per streamlet the first offset that was not let go of.
+Floors = dict[int, tuple[int, list[int]]]
+
+
 class JournalState(msgspec.Struct):
-    """The payload of a state frame."""
+    """The payload of a state frame. One that begins a file tells of all streams, one in the middle of what changed."""
 
     streams: dict[int, StreamState]
+    floors: Floors = {}
 
 
 def encode_state(state: JournalState) -> bytes:
@@ -51,6 +58,7 @@ class Recovered:
 
     frames: dict[int, dict[int, list[tuple[Frame, JournalFile]]]] = field(default_factory=dict)
     states: dict[int, StreamState] = field(default_factory=dict)
+    floors: Floors = field(default_factory=dict)
     records: int = 0
 
 
@@ -66,7 +74,9 @@ def recover(journal: Journal, progress: Callable[[int, int], None]) -> Recovered
                 note_recovered(file, frame)
             elif frame.kind == frames.STATE:
                 payload = file.view(frame.payload_at, frame.payload_bytes, frame.payload_crc)
-                found.states.update(decoder.decode(payload).streams)
+                state = decoder.decode(payload)
+                found.states.update(state.streams)
+                found.floors.update(state.floors)
     return found
 
 
@@ -75,13 +85,14 @@ def restore_stream(recovered: Recovered, stream: LiveStream, producers: Producer
     definition = stream.definition
     state = recovered.states.pop(definition.id, None)
     by_streamlet = recovered.frames.pop(definition.id, {})
+    floors = _floors(recovered, definition)
     if state is not None and state.generation == definition.generation:
         producers.restore(state.producers)
     _record_producers(producers, by_streamlet, definition.generation)
     for streamlet in stream.streamlets:
         number = streamlet.number
         found = [(f, file) for f, file in by_streamlet.get(number, ()) if f.generation == definition.generation]
-        settled = boundary.get(number, 0)
+        settled = max(boundary.get(number, 0), floors[number] if number < len(floors) else 0)
         known = state.heads[number] if state is not None and number < len(state.heads) else 0
         pieces = _dense(stream, number, _newest(found, settled), settled)
         if not pieces and known > settled:
@@ -96,6 +107,12 @@ def restore_stream(recovered: Recovered, stream: LiveStream, producers: Producer
             segment.state = State.SPILLED
         streamlet.release(settled)
         stream.appended_bytes += sum(segment.bytes for segment in streamlet.segments)
+
+
+def _floors(recovered: Recovered, definition: StreamDefinition) -> list[int]:
+    """What was let go of for good. Of an archived stream the archive alone knows what it has."""
+    generation, floors = recovered.floors.get(definition.id, (0, []))
+    return floors if definition.settle is None and generation == definition.generation else []
 
 
 def _record_producers(
