@@ -26,6 +26,9 @@ class Settings:
     segment_bytes: int = _setting(8_000_000, "A segment is sealed when it has grown to this.", low=64_000)
     journal_file_bytes: int = _setting(128_000_000, "A journal file is rolled at this size.", low=64_000)
     append_bytes_max: int = _setting(256_000_000, "The largest single append.", low=1_000, high=_FRAME_BYTES_MAX)
+    transaction_bytes_max: int = _setting(
+        256_000_000, "The most that one transaction appends, over all of its streams.", low=1_000, high=_FRAME_BYTES_MAX
+    )
     group_bytes_max: int = _setting(64_000_000, "The most that one group commit takes at once.", low=1_000)
     flush_seconds: float = _setting(
         1.0, "How long `os` and `memory` appends may wait for a sync.", low=0.01, high=_WAIT_SECONDS_MAX

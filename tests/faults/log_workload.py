@@ -8,15 +8,16 @@ drops a stream, closes, reopens and goes on. `Recorder` knows each append's outc
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from millpond.errors import Backpressure, MillpondError
 from millpond.log.embedded.engine import EmbeddedLog
-from millpond.log.engine import Part
+from millpond.log.engine import Ack, Part, StreamAppend
 from millpond.model.definition import Durability, StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.model.rows import codec_of
@@ -46,6 +47,7 @@ class Attempt:
     sequence: int = 0
     encoded: bool = False
     filling: int = 1
+    group: int = 0  # those of one group, over 0, are there together or not at all
 
 
 @dataclass
@@ -115,6 +117,8 @@ class LogWorkload:
         self.append(METERS, {1: 3}, durability="memory")
         self.append(GONE, {0: 1, 1: 2})
         self.append(METERS, {2: 1}, producer="p", sequence=1)
+        self.together([(ALARMS, {0: 2}), (METERS, {1: 1, 2: 2})], producer="t", sequence=1)
+        self.together([(METERS, {0: 3}), (ALARMS, {0: 1})], durability="memory", encoded=True)
         self.append(ALARMS, {0: 2}, durability="memory", encoded=True)
         self.append(METERS, {0: 40}, filling=1_000)
         self.append(METERS, {0: 40, 1: 1}, filling=1_000, durability="os")
@@ -123,6 +127,7 @@ class LogWorkload:
         self.append(METERS, {0: 40}, filling=1_000, durability="memory")
         self.append(METERS, {1: 40}, filling=1_000)
         self.append(ALARMS, {0: 3}, durability="os")
+        self.together([(ALARMS, {0: 1}), (GONE, {1: 1}), (METERS, {0: 30})], durability="os", filling=1_000)
         self.sync()
         self.retry()
         self.append(METERS, {0: 2, 2: 5}, producer="p", sequence=2)
@@ -130,6 +135,7 @@ class LogWorkload:
     def _second(self) -> None:
         self.append(METERS, {0: 1}, encoded=True)
         self.append(METERS, {0: 60, 1: 30}, filling=1_000)
+        self.together([(ALARMS, {0: 1}), (METERS, {0: 30, 2: 30})], filling=1_000, producer="t", sequence=2)
         self.drop()
         self.append(METERS, {0: 60}, filling=1_000, durability="os")
         self.settle(METERS)
@@ -141,51 +147,75 @@ class LogWorkload:
 
     # The operations.
 
-    def append(
+    def append(self, stream: StreamDefinition, sizes: dict[int, int], **how: Any) -> None:
+        """So many records to each streamlet."""
+        self.send(self._attempt(stream, sizes, **how))
+
+    def together(
         self,
-        stream: StreamDefinition,
-        sizes: dict[int, int],
+        appends: list[tuple[StreamDefinition, dict[int, int]]],
         *,
-        durability: Durability = "disk",
         producer: str = "",
         sequence: int = 0,
-        encoded: bool = False,
-        filling: int = 1,
+        **how: Any,
     ) -> None:
+        """Appends to several streams as one."""
+        group = len(self.recorder.attempts) + 1
+        attempts = [self._attempt(stream, sizes, group=group, **how) for stream, sizes in appends]
+        attempts[0].producer, attempts[0].sequence = producer, sequence
+        self.send(*attempts)
+
+    def _attempt(
+        self, stream: StreamDefinition, sizes: dict[int, int], *, durability: Durability = "disk", **how: Any
+    ) -> Attempt:
         ids = {}
         for streamlet, size in sizes.items():
             ids[streamlet] = list(range(self.recorder.next_id, self.recorder.next_id + size))
             self.recorder.next_id += size
-        attempt = Attempt(
-            stream.id, ids, durability, producer=producer, sequence=sequence, encoded=encoded, filling=filling
-        )
+        attempt = Attempt(stream.id, ids, durability, **how)
         self.recorder.attempts.append(attempt)
-        self.send(attempt)
+        return attempt
 
-    def send(self, attempt: Attempt) -> None:
-        assert self.log is not None
+    def send(self, *attempts: Attempt) -> None:
+        """Of one group, or only one."""
         with self._meeting_errors():
             try:
-                got = self.log.append(
-                    attempt.stream,
-                    [_part(streamlet, ids, attempt) for streamlet, ids in attempt.parts.items()],
-                    ingest_micros=1_767_225_600_000_000 + attempt.parts[min(attempt.parts)][0],
-                    durability=attempt.durability,
-                    producer=attempt.producer,
-                    sequence=attempt.sequence,
-                )
+                answers = self._send(attempts)
             except Backpressure:
-                attempt.fate = Fate.LOST
+                for attempt in attempts:
+                    attempt.fate = Fate.LOST
                 raise
-            assert not attempt.ranges or got.ranges == attempt.ranges, (attempt, got)
-            assert {s: len(r) for s, r in got.ranges.items()} == {s: len(i) for s, i in attempt.parts.items()}
-            attempt.fate, attempt.ranges = Fate.PROMISED, got.ranges
+            for attempt, got in zip(attempts, answers, strict=True):
+                if got.ranges or not got.duplicate:  # else a retry, of which only the first is told its offsets
+                    assert not attempt.ranges or got.ranges == attempt.ranges, (attempt, got)
+                    assert {s: len(r) for s, r in got.ranges.items()} == {s: len(i) for s, i in attempt.parts.items()}
+                    attempt.ranges = got.ranges
+                attempt.fate = Fate.PROMISED
+
+    def _send(self, attempts: Sequence[Attempt]) -> list[Ack]:
+        assert self.log is not None
+        first = attempts[0]
+        who: dict[str, Any] = {"producer": first.producer, "sequence": first.sequence, "durability": first.durability}
+        appends = [
+            StreamAppend(
+                each.stream,
+                [_part(streamlet, ids, each) for streamlet, ids in each.parts.items()],
+                1_767_225_600_000_000 + each.parts[min(each.parts)][0],
+            )
+            for each in attempts
+        ]
+        if first.group:
+            return self.log.append_together(appends, **who)
+        ((stream, parts, ingest_micros, _),) = appends
+        return [self.log.append(stream, parts, ingest_micros=ingest_micros, **who)]
 
     def retry(self) -> None:
-        """Send the newest append that has a producer again."""
-        known = [each for each in self.recorder.attempts if each.producer]
-        if known:
-            self.send(known[-1])
+        """Send the newest append of every producer again, those made together as they were."""
+        newest = {each.producer: each for each in self.recorder.attempts if each.producer}
+        for each in newest.values():
+            whole = [other for other in self.recorder.attempts if other.group == each.group] if each.group else [each]
+            if all(other.stream != GONE.id or not self.recorder.dropped for other in whole):
+                self.send(*whole)
 
     def sync(self) -> None:
         assert self.log is not None
@@ -255,6 +285,10 @@ def check(log: EmbeddedLog, recorder: Recorder) -> None:
         for attempt in [each for each in recorder.attempts if each.stream == stream.id]:
             _check_attempt(attempt, boundary, found)
         assert not found, f"{stream.name}: records that nobody sent: {found}"
+    for group in {each.group for each in recorder.attempts if each.group}:
+        whole = [each for each in recorder.attempts if each.group == group]
+        left = [each for each in whole if each.stream != GONE.id or not recorder.dropped]
+        assert len({each.fate for each in left}) == 1, f"there in part: {left}"
 
 
 def _check_attempt(attempt: Attempt, boundary: dict[int, int], found: dict[int, tuple[int, int]]) -> None:

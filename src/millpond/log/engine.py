@@ -39,6 +39,15 @@ class Ack:
     duplicate: bool = False
 
 
+class StreamAppend(NamedTuple):
+    """One of several appends that are made together; see `LogEngine.append_together`."""
+
+    stream_id: int
+    parts: Sequence[Part]
+    ingest_micros: int
+    schema_version: int | None = None  # that of the parts; None means the newest
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
     """A live segment, as `segments()` lists it."""
@@ -169,6 +178,23 @@ class LogEngine(Protocol):
 
         `after` is what an earlier submit returned: if that one fails, so does this one, with the same error and
         without a trace. Whoever has many under way never finds a hole among them that way."""
+        ...
+
+    def append_together(
+        self, appends: Sequence[StreamAppend], *, durability: Durability, producer: str = "", sequence: int = 0
+    ) -> list[Ack]:
+        """As `append`, to any number of streams as one: readers see all of it at one moment, and after a crash all of
+        it is there or none. The answers are in the order of the appends.
+
+        The producer is remembered with the first stream named, which must be given records then. A retry is told that
+        it is one, and the offsets in the first stream; those in the others are not kept, and their ranges are empty.
+        `TooLarge` over the setting transaction_bytes_max."""
+        ...
+
+    def known(self, stream_id: int, producer: str, sequence: int) -> Ack | None:
+        """What an append with this producer and sequence was answered, without appending: None if it is not known.
+        What is known survives a power cut when this returns. Comes after all appends that were made before it.
+        `StaleSequence` if it is too old for anyone to tell."""
         ...
 
     def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:

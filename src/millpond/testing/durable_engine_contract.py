@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import OffsetGone
-from millpond.log.engine import LogEngine, Part
+from millpond.log.engine import LogEngine, Part, StreamAppend
 from millpond.model.definition import DURABILITIES, Durability, StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.testing.engine_contract import LogEngineContract
 from millpond.testing.engine_records import (
+    INGEST,
     OTHER,
     SCHEMA,
     STREAM,
@@ -117,6 +118,30 @@ class DurableLogEngineContract(LogEngineContract):
         assert again.duplicate
         assert again.ranges == first.ranges
         assert engine.heads(STREAM.id)[0] == 3
+
+    def test_appends_together_and_their_producer_are_there_after_a_reopen(self, log: Reopening) -> None:
+        """Also once the first stream's records have been let go of."""
+        engine = log.open()
+        both = [
+            StreamAppend(OTHER.id, [arrow_part(0, range(2))], INGEST),
+            StreamAppend(STREAM.id, [encoded_part(0, range(3)), arrow_part(2, range(1))], INGEST),
+        ]
+        first = engine.append_together(both, durability="memory", producer="p", sequence=9)
+        for _ in range(2):
+            engine = log.open()
+            assert engine.heads(STREAM.id) == {0: 3, 1: 0, 2: 1}
+            assert ids_of(engine, 0, stream=OTHER.id) == [0, 1]
+            known = engine.known(OTHER.id, "p", 9)
+            assert known is not None
+            assert known.ranges == first[0].ranges
+            assert engine.known(STREAM.id, "p", 9) is None
+            assert all(
+                each.duplicate for each in engine.append_together(both, durability="disk", producer="p", sequence=9)
+            )
+        engine.release(STREAM.id, {0: 3, 2: 1})
+        engine = log.open(settled={0: 3, 2: 1})
+        assert all(each.duplicate for each in engine.append_together(both, durability="disk", producer="p", sequence=9))
+        assert engine.heads(OTHER.id) == {0: 2}
 
     def test_what_was_released_may_come_back_but_never_under_another_offset(self, log: Reopening) -> None:
         """I3"""

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import MillpondError, OffsetGone, PondClosed, StaleSequence, StreamNotFound
-from millpond.log.engine import Ack, LogEngine, Part
+from millpond.log.engine import Ack, LogEngine, Part, StreamAppend
 from millpond.model.definition import DURABILITIES, Durability
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Compare, IsNull, Not, Unknown
@@ -46,9 +46,10 @@ from millpond.testing.engine_records import (
     submit,
 )
 from millpond.testing.row_contract import RowAppenderContract
+from millpond.testing.together_contract import TogetherContract
 
 
-class LogEngineContract(RowAppenderContract):
+class LogEngineContract(RowAppenderContract, TogetherContract):
     """What every log engine owes (I1, I2, K4, K9, K13, E7)."""
 
     @abstractmethod
@@ -482,6 +483,10 @@ class LogEngineContract(RowAppenderContract):
             lambda: engine.segments(STREAM.id),
             lambda: engine.release(STREAM.id, {0: 1}),
             lambda: engine.wait(STREAM.id, {}, 0.01),
+            lambda: engine.append_together(
+                [StreamAppend(STREAM.id, [arrow_part(0, range(1))], INGEST)], durability="os"
+            ),
+            lambda: engine.known(STREAM.id, "p", 1),
             lambda: engine.add_stream(OTHER),
             engine.sync,
             engine.status,

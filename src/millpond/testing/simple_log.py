@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from millpond.clock import SystemClock
 from millpond.errors import Backpressure, InvalidValue, OffsetGone, PondClosed, StreamNotFound
-from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo, Told
+from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo, StreamAppend, Told
 from millpond.model.definition import Durability, StreamDefinition
 from millpond.model.evaluate import filter_batch
 from millpond.model.offsets import OffsetRange
@@ -90,25 +90,51 @@ class SimpleLog:
         sequence: int = 0,
         schema_version: int | None = None,
     ) -> Ack:
+        one = StreamAppend(stream_id, parts, ingest_micros, schema_version)
+        (answer,) = self.append_together([one], durability=durability, producer=producer, sequence=sequence)
+        return answer
+
+    def append_together(
+        self, appends: Sequence[StreamAppend], *, durability: Durability, producer: str = "", sequence: int = 0
+    ) -> list[Ack]:
         with self._grown:
-            stream = self._stream(stream_id)
-            earlier = stream.appended.get((producer, sequence)) if producer else None
-            if earlier is not None:
-                return Ack(earlier.ranges, earlier.durability, duplicate=True)
-            schema = stream.definition.schemas[-1 if schema_version is None else schema_version]
-            batches = [(self._streamlet(stream_id, part.streamlet), part, _batch_of(schema, part)) for part in parts]
-            ranges: dict[int, OffsetRange] = {}
-            for streamlet, part, batch in batches:
-                first = streamlet.head
-                streamlet.rows += _with_system_columns(batch, part.streamlet, first, ingest_micros)
-                begun = ranges.get(part.streamlet, OffsetRange(first, first)).start
-                ranges[part.streamlet] = OffsetRange(begun, streamlet.head)
-            appended = Ack(ranges, durability)
-            stream.appended_bytes += sum(batch.nbytes for _, _, batch in batches)
+            ready = [(each, self._batches(each)) for each in appends]
+            if not any(batches for _, batches in ready):
+                return [Ack({}, durability) for _ in appends]
             if producer:
-                stream.appended[producer, sequence] = appended
+                if not ready[0][1]:
+                    raise InvalidValue("nothing is appended to the first stream", hint="it remembers the producer")
+                earlier = self.known(appends[0].stream_id, producer, sequence)
+                if earlier is not None:
+                    return [earlier, *(Ack({}, durability, duplicate=True) for _ in appends[1:])]
+            answers = [Ack(self._show(each, batches), durability) for each, batches in ready]
+            if producer:
+                self._stream(appends[0].stream_id).appended[producer, sequence] = answers[0]
             self._grown.notify_all()
-            return appended
+            return answers
+
+    def _batches(self, append: StreamAppend) -> list[tuple[Part, pa.RecordBatch]]:
+        schemas = self._stream(append.stream_id).definition.schemas
+        schema = schemas[-1 if append.schema_version is None else append.schema_version]
+        for part in append.parts:
+            self._streamlet(append.stream_id, part.streamlet)
+        return [(part, _batch_of(schema, part)) for part in append.parts]
+
+    def _show(self, append: StreamAppend, batches: Sequence[tuple[Part, pa.RecordBatch]]) -> dict[int, OffsetRange]:
+        ranges: dict[int, OffsetRange] = {}
+        for part, batch in batches:
+            streamlet = self._streamlet(append.stream_id, part.streamlet)
+            first = streamlet.head
+            streamlet.rows += _with_system_columns(batch, part.streamlet, first, append.ingest_micros)
+            begun = ranges.get(part.streamlet, OffsetRange(first, first)).start
+            ranges[part.streamlet] = OffsetRange(begun, streamlet.head)
+        self._stream(append.stream_id).appended_bytes += sum(batch.nbytes for _, batch in batches)
+        return ranges
+
+    def known(self, stream_id: int, producer: str, sequence: int) -> Ack | None:
+        with self._grown:
+            found = self._stream(stream_id).appended.get((producer, sequence))
+            return None if found is None else Ack(found.ranges, found.durability, duplicate=True)
 
     def submit(
         self,

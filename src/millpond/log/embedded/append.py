@@ -64,12 +64,12 @@ def _payload(part: Part) -> bytes | memoryview:
     return memoryview(part.batch.serialize())
 
 
-def check_bytes(size: int, bytes_max: int) -> None:
+def check_bytes(size: int, bytes_max: int, *, what: str = "an append", setting: str = "append_bytes_max") -> None:
     """`TooLarge` if an append has too many bytes."""
     if size > bytes_max:
         raise TooLarge(
-            f"an append of {size:,} bytes is over the bound of {bytes_max:,}",
-            hint="split it, or raise the setting append_bytes_max",
+            f"{what} of {size:,} bytes is over the bound of {bytes_max:,}",
+            hint=f"split it, or raise the setting {setting}",
         )
 
 

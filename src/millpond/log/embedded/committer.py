@@ -24,6 +24,7 @@ from millpond.log.embedded.frame import Draft
 from millpond.log.embedded.journal import FULL, Journal, JournalFile, Written
 from millpond.log.embedded.recovery import Floors, JournalState, encode_state
 from millpond.log.engine import Ack
+from millpond.log.producers import Ranges
 from millpond.model.definition import FIRST_STREAM_ID, Durability
 from millpond.settings import Settings
 
@@ -38,8 +39,8 @@ OWED_HINT = "make room on the disk under the pond: what was acknowledged is read
 class Target(Protocol):
     """Where committed appends go: requests of the kind that it knows. All calls come from the committer's thread."""
 
-    def retry_of(self, request: Any) -> Ack | None:
-        """The answer to an earlier append with the same producer and sequence; may raise for a stale one."""
+    def known(self, stream: int, producer: str, sequence: int) -> Ranges | None:
+        """The offsets of an earlier append with this producer and sequence; may raise for a stale one."""
         ...
 
     def head(self, stream: int, streamlet: int) -> int:
@@ -138,7 +139,7 @@ class Committer:
             self._fail(fresh, self._closed_error())
             return
         if fresh and self._disk_is_low():
-            self._fail([r for r in fresh if r.drafts[0].stream >= FIRST_STREAM_ID], DiskFull(
+            self._fail([r for r in fresh if _is_users(r)], DiskFull(
                 f"only {self._room_left:,} bytes are free on the disk; {self._settings.disk_reserve_bytes:,} are kept "
                 "for settling", hint=FULL_HINT))  # fmt: skip
             fresh = [r for r in fresh if not r.finished]
@@ -186,7 +187,7 @@ class Committer:
         """Answer retries, and fail what comes after a failure; what is left is new, and succeeds or fails together with
         the rest of its durability. A retry of an append in this very group waits for it."""
         fresh: list[Request] = []
-        first: dict[tuple[Any, str, int], Request] = {}
+        first: dict[tuple[int, str, int], Request] = {}
         for request in group:
             earlier, request.after = request.after, None
             if earlier is not None and earlier.error is not None:
@@ -195,7 +196,7 @@ class Committer:
             if request.producer:
                 key = (request.drafts[0].stream, request.producer, request.sequence)
                 try:
-                    known = self._target.retry_of(request)
+                    known = self._target.known(*key)
                 except MillpondError as error:
                     self._fail([request], error)
                     continue
@@ -210,13 +211,13 @@ class Committer:
             fresh.append(request)
         return fresh
 
-    def _answer_retry(self, request: Request, known: Ack) -> None:
+    def _answer_retry(self, request: Request, known: Ranges) -> None:
         """The first answer again, at least as durable as this retry asks."""
         if not self._is_safe(request.durability) and not self._flush():
             self._fail([request], self._owed_error())
             return
         self._journal.telemetry.duplicates.add()
-        request.answer = Ack(known.ranges, request.durability, duplicate=True)
+        request.answer = Ack(known, request.durability, duplicate=True)
         request.finish()
 
     def _is_safe(self, durability: Durability) -> bool:
@@ -319,7 +320,7 @@ class Committer:
             request.acknowledge()
             for retry in request.retries or ():
                 assert request.answer is not None
-                self._answer_retry(retry, request.answer)
+                self._answer_retry(retry, request.answer.ranges)
 
     def _flush_if_due(self) -> None:
         assert self._dirty_since is not None
@@ -376,6 +377,18 @@ class Committer:
             self.append_copies([(draft, 0)])
             self._target.floors = known | moved
 
+    def known(self, stream: int, producer: str, sequence: int) -> Ack | None:
+        """What an append was answered, durable by now; None if it is not known. Any thread."""
+
+        def inside() -> Ack | None:
+            found = self._target.known(stream, producer, sequence)
+            if found is not None and not self._is_safe("disk") and not self._flush():
+                raise self._owed_error()
+            return None if found is None else Ack(found, "disk", duplicate=True)
+
+        answer: Ack | None = self.run_inside(inside)
+        return answer
+
     def sync_now(self) -> None:
         """Everything acknowledged so far is on disk when this returns. Any thread."""
 
@@ -400,3 +413,8 @@ class Committer:
                 raise self._closed_error() if self.refused else DiskFull("the disk is full", hint=CLOSE_HINT)
         finally:
             self._journal.close(clean=clean)
+
+
+def _is_users(request: Request) -> bool:
+    """Whether anything of it goes to a user's stream."""
+    return any(draft.stream >= FIRST_STREAM_ID for draft in request.drafts)

@@ -29,8 +29,19 @@ from millpond.log.embedded.recovery import (
     recover,
     restore_stream,
 )
+from millpond.log.embedded.together import Together
 from millpond.log.embedded.verify import verify_journal, verify_streams
-from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo, StreamFigures, Told
+from millpond.log.engine import (
+    Ack,
+    EncodeRows,
+    LogStatus,
+    Part,
+    RowAppender,
+    SegmentInfo,
+    StreamAppend,
+    StreamFigures,
+    Told,
+)
 from millpond.log.keeper import Keeper, release_unused
 from millpond.log.live import LiveStream
 from millpond.log.producers import Producers
@@ -243,6 +254,29 @@ class EmbeddedLog:
         check_bytes(append.bytes, self._settings.append_bytes_max)
         if self._keeper.tight:
             self._wait_for_memory(stream)
+
+    def append_together(
+        self, appends: Sequence[StreamAppend], *, durability: Durability, producer: str = "", sequence: int = 0
+    ) -> list[Ack]:
+        members: list[Append] = []
+        for index, each in enumerate(appends):
+            member = Append(check_durability(durability), self._stream(each.stream_id))
+            who = (producer, sequence) if index == 0 else ("", 0)
+            self._make_ready(member, each.parts, each.ingest_micros, *who, each.schema_version)
+            members.append(member)
+        if not any(member.drafts for member in members):
+            return [Ack({}, durability) for _ in members]
+        together = Together(check_durability(durability), members)
+        most = self._settings.transaction_bytes_max
+        check_bytes(together.bytes, most, what="a transaction", setting="transaction_bytes_max")
+        self._committer.queue.put(together)
+        if together.error is not None:
+            raise together.error
+        return together.answers()
+
+    def known(self, stream_id: int, producer: str, sequence: int) -> Ack | None:
+        self._stream(stream_id)
+        return self._committer.known(stream_id, producer, sequence)
 
     def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
         return SingleRows(

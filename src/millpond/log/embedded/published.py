@@ -16,11 +16,11 @@ from millpond.log.embedded.append import Append
 from millpond.log.embedded.frame import Draft
 from millpond.log.embedded.journal import JournalFile, Written
 from millpond.log.embedded.recovery import KINDS, Floors, JournalState, StreamState, encode_state
-from millpond.log.engine import Ack
+from millpond.log.embedded.together import Together
 from millpond.log.keeper import PLACE_BYTES_MIN, Keeper
 from millpond.log.live import LiveStream
 from millpond.log.piece import Piece, Place
-from millpond.log.producers import Producers
+from millpond.log.producers import Producers, Ranges
 from millpond.log.streamlet import Streamlet
 
 
@@ -69,49 +69,56 @@ class Published:
 
     # The committer's thread.
 
-    def retry_of(self, request: Append) -> Ack | None:
-        producers = self.producers.get(request.drafts[0].stream)
-        found = producers.find(request.producer, request.sequence) if producers is not None else None
-        return Ack(found, request.durability, duplicate=True) if found is not None else None
+    def known(self, stream: int, producer: str, sequence: int) -> Ranges | None:
+        producers = self.producers.get(stream)
+        return producers.find(producer, sequence) if producers is not None else None
 
     def head(self, stream: int, streamlet: int) -> int:
         live = self.streams.get(stream)
         return live.streamlets[streamlet].head if live is not None else 0
 
-    def publish(self, requests: list[Append], written: Written | None) -> None:
+    def publish(self, requests: Sequence[Append | Together], written: Written | None) -> None:
         grown: dict[LiveStream, dict[int, _Run]] = {}
         with self._lock:
             for index, request in enumerate(requests):
-                stream = request.stream
-                if stream.definition.id not in self.streams:
-                    continue  # dropped while the append was on its way
-                runs = grown.get(stream)
-                if runs is None:
-                    runs = grown[stream] = {}
-                stream.appends += request.appends
-                bases, places = request.bases, written.places[index] if written is not None else None
-                for at, draft in enumerate(request.drafts):
-                    rows = draft.kind == frames.ROWS
-                    if rows and len(draft.payload) < PLACE_BYTES_MIN:
-                        self._add_small(stream, runs, draft, bases[at])
-                        continue
-                    self._end_run(stream, runs, draft.streamlet)
-                    piece = Piece(
-                        bases[at], draft.rows, len(draft.payload), draft.ingest_micros, draft.schema_version,
-                        payload=None if rows else draft.payload, encoded=(bytes(draft.payload),) if rows else None,
-                    )  # fmt: skip
-                    if written is not None and places is not None:
-                        piece.place = _place(written.file, places[at], draft)
-                    else:
-                        request.pieces = [*request.pieces, (at, piece)]
-                    self._show(stream, stream.streamlets[draft.streamlet], piece)
-                if request.producer:
-                    producers = self.producers[stream.definition.id]
-                    producers.record(request.producer, request.sequence, request.ranges())
+                file, places = (written.file, written.places[index]) if written is not None else (None, ())
+                if isinstance(request, Together):
+                    for member, share in request.shares():
+                        self._publish(member, file, places[share], grown)
+                else:
+                    self._publish(request, file, places, grown)
             for stream, runs in grown.items():
                 for streamlet in list(runs):
                     self._end_run(stream, runs, streamlet)
                 stream.grown.notify_all()
+
+    def _publish(
+        self, append: Append, file: JournalFile | None, places: Sequence[int], grown: dict[LiveStream, dict[int, _Run]]
+    ) -> None:
+        stream, bases = append.stream, append.bases
+        if stream.definition.id not in self.streams:
+            return  # dropped while the append was on its way
+        runs = grown.get(stream)
+        if runs is None:
+            runs = grown[stream] = {}
+        stream.appends += append.appends
+        for at, draft in enumerate(append.drafts):
+            rows = draft.kind == frames.ROWS
+            if rows and len(draft.payload) < PLACE_BYTES_MIN:
+                self._add_small(stream, runs, draft, bases[at])
+                continue
+            self._end_run(stream, runs, draft.streamlet)
+            piece = Piece(
+                bases[at], draft.rows, len(draft.payload), draft.ingest_micros, draft.schema_version,
+                payload=None if rows else draft.payload, encoded=(bytes(draft.payload),) if rows else None,
+            )  # fmt: skip
+            if file is not None:
+                piece.place = _place(file, places[at], draft)
+            else:
+                append.pieces = [*append.pieces, (at, piece)]
+            self._show(stream, stream.streamlets[draft.streamlet], piece)
+        if append.producer:
+            self.producers[stream.definition.id].record(append.producer, append.sequence, append.ranges())
 
     def _add_small(self, stream: LiveStream, runs: dict[int, _Run], draft: Draft, base: int) -> None:
         run = runs.get(draft.streamlet)
@@ -134,11 +141,15 @@ class Published:
         closed = streamlet.publish(piece)
         self.keeper.published(stream, streamlet.segments[-1], piece, closed)
 
-    def placed_later(self, request: Append, file: JournalFile, places: list[int]) -> None:
+    def placed_later(self, request: Append | Together, file: JournalFile, places: Sequence[int]) -> None:
+        if isinstance(request, Together):
+            for member, share in request.shares():
+                self.placed_later(member, file, places[share])
+            return
         for at, piece in request.pieces:
             piece.place = _place(file, places[at], request.drafts[at])
 
-    def state(self, unwritten: Sequence[Append]) -> bytes:
+    def state(self, unwritten: Sequence[Append | Together]) -> bytes:
         with self._lock:  # streams may be dropped meanwhile
             known_streams = [(stream, self.producers[i]) for i, stream in self.streams.items()]
         heads = {stream.definition.id: [x.head for x in stream.streamlets] for stream, _ in known_streams}
