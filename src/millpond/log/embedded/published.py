@@ -170,7 +170,7 @@ class Published:
         }
         return encode_state(JournalState({**self.unclaimed, **streams}, self.floors | self.floors_now(unwritten)))
 
-    def floors_now(self, unwritten: Sequence[Append]) -> Floors:
+    def floors_now(self, unwritten: Sequence[Append | Together]) -> Floors:
         """Where streams that are never archived begin, as far as they are written."""
         with self._lock:
             own = [stream for stream in self.streams.values() if stream.definition.settle is None]
