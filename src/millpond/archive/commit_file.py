@@ -30,6 +30,8 @@ PREVIOUS = "millpond.previous_crc32"
 INDEX = "millpond.index"
 INDEX_CHECKSUM = "millpond.index_crc32"
 KIND = "millpond.kind"
+# Which load a commit is of, so that a driver whose answer was lost can be told.
+LOAD = "millpond.load"
 
 LOG_DIRECTORY = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
@@ -69,6 +71,11 @@ class CommitFile:
     @property
     def state(self) -> str | None:
         return self._text(STATE)
+
+    @property
+    def load(self) -> str | None:
+        """The load that this commit made visible."""
+        return self._text(LOAD)
 
     def follows(self, previous: CommitFile) -> bool:
         """Whether this one vouches for the bytes of the one before it; another engine's vouches for nothing."""

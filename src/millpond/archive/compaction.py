@@ -2,8 +2,8 @@
 
 Background settles leave an object per partition every minute or so; queries pay for each of them. Merged rows are put
 in the order of streamlet and offset, so that reading a range of offsets stays cheap. Objects of different generations
-or partitions are never merged. The files of merged objects stay where they are: older snapshots and running queries
-read them.
+or partitions are never merged, nor those of loads with others: their offsets are far apart. The files of merged objects
+stay where they are: older snapshots and running queries read them.
 
 Bounded: a call rewrites at most `_RESULTS_MAX` objects of the size aimed at, and holds the rows of one in memory.
 If another writer commits meanwhile, the work is thrown away; there will be another call.
@@ -25,6 +25,7 @@ from millpond.archive.snapshot import SettledSnapshot
 from millpond.archive.table import Removed
 from millpond.archive.writing import OBJECT_BYTES, ObjectWriter
 from millpond.errors import Damaged, SettleFailed
+from millpond.model.predicate import Compare
 from millpond.model.schema import OFFSET, STREAMLET
 from millpond.storage.protocol import Storage
 
@@ -55,7 +56,8 @@ def compact(
     storage: Storage, ledger: Ledger, snapshot: SettledSnapshot, *, small_bytes: int, least_objects: int
 ) -> CompactionReport | None:
     """Merge what is worth it on top of the newest version, of which `snapshot` is. None if nothing was merged."""
-    groups = list(_groups(snapshot, small_bytes, least_objects))[:_RESULTS_MAX]
+    loads = ledger.definition.load_streamlet
+    groups = list(_groups(snapshot, loads, small_bytes, least_objects))[:_RESULTS_MAX]
     if not groups:
         return None
     removed: list[Removed] = []
@@ -85,15 +87,16 @@ def compact(
     )
 
 
-def _groups(snapshot: SettledSnapshot, small_bytes: int, least_objects: int) -> Iterator[list[int]]:
-    """Places in the index of objects to merge, oldest first, by directory."""
+def _groups(snapshot: SettledSnapshot, loads: int, small_bytes: int, least_objects: int) -> Iterator[list[int]]:
+    """Places in the index of objects to merge, oldest first, by directory and by whether they are of loads."""
     objects = snapshot.objects
-    by_directory: dict[str, list[int]] = defaultdict(list)
+    loaded = objects.prune(Compare("=", STREAMLET, loads)).keep
+    by_kind: dict[tuple[str, bool], list[int]] = defaultdict(list)
     for at, path in enumerate(objects.paths):
         name = parse_name(path)
         if name is not None and objects.sizes[at] < small_bytes and objects.rows[at] >= 0:
-            by_directory[name.directory].append(at)
-    for places in by_directory.values():
+            by_kind[name.directory, bool(loaded[at])].append(at)
+    for places in by_kind.values():
         group: list[int] = []
         size = 0
         for at in places:

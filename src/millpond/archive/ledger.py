@@ -20,7 +20,7 @@ import contextlib
 import posixpath
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from millpond.archive.commit_file import (
     INDEX_CHECKSUM,
     KIND,
     LAST_CHECKPOINT,
+    LOAD,
     LOG_DIRECTORY,
     PREVIOUS,
     STATE,
@@ -63,7 +64,8 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Change:
-    """What a commit does. `boundary` is the whole one; `entries` are the index entries of `added`, a row each."""
+    """What a commit does. `boundary` is the whole one; `entries` are the index entries of `added`, a row each. `load`:
+    the load that it is of; `marks`: app transactions besides the boundary's, for writers who number what they write."""
 
     kind: str
     boundary: Boundary
@@ -71,6 +73,8 @@ class Change:
     removed: Sequence[Removed] = ()
     entries: pa.Table | None = None
     data_change: bool = True
+    load: str = ""
+    marks: Mapping[str, int] = field(default_factory=dict)
 
 
 class Ledger:
@@ -199,8 +203,10 @@ class Ledger:
         metadata: dict[str, Any] = {
             KIND: change.kind,
             STATE: state_text(digest, transactions),
-            ACTIONS: len(change.added) + len(change.removed) + len(transactions),
+            ACTIONS: len(change.added) + len(change.removed) + len(transactions) + len(change.marks),
         }
+        if change.load:
+            metadata[LOAD] = change.load
         if change.entries is not None:
             file = self.index.put(version, secrets.token_hex(4), change.entries)
             self._storage.sync_directory(self.index.directory)
@@ -211,7 +217,7 @@ class Ledger:
             self.delta.commit(
                 change.added,
                 change.removed,
-                transactions,
+                {**transactions, **change.marks},
                 full,
                 data_change=change.data_change,
                 now_millis=now_millis,
@@ -245,6 +251,17 @@ class Ledger:
         self.index.remove(self.index.superseded(known.version))
         # A handle goes on from where it was loaded, and each commit costs more with every one since then.
         self._load()
+
+    def mark(self, name: str) -> int:
+        """The newest number that a commit gave a mark; -1 if none did. Reads the log, if that was long ago."""
+        found = None if self.state is None else self.delta.transaction_version(name)
+        return -1 if found is None else found
+
+    def find_load(self, load: str, after: int) -> int | None:
+        """The version that made a load visible, among those after `after`; None if none did."""
+        newest = -1 if self.state is None else self.state.version
+        found = (version for version in range(newest, after, -1) if self._read_commit(version).load == load)
+        return next(found, None)
 
     # One step of the log.
 
@@ -319,7 +336,7 @@ class Ledger:
 
     @property
     def _app_ids(self) -> list[str]:
-        return [app_id(self._pond_id, self.definition, s) for s in range(self.definition.streamlets)]
+        return [app_id(self._pond_id, self.definition, s) for s in range(self.definition.load_streamlet + 1)]
 
     @property
     def _known(self) -> TableState:

@@ -33,7 +33,7 @@ class ObjectIndex:
 
     def __init__(self, entries: pa.Table, schema: pa.Schema) -> None:
         """`entries`: aligned, with all columns of `BASE_FIELDS`; `schema`: the stored schema."""
-        self._entries = _with_columns(entries, schema)
+        self._entries = with_columns(entries, schema)
         self._schema = schema
 
     @classmethod
@@ -122,7 +122,7 @@ class ObjectIndex:
         return ObjectIndex(self._entries, schema)
 
 
-def _with_columns(entries: pa.Table, schema: pa.Schema) -> pa.Table:
+def with_columns(entries: pa.Table, schema: pa.Schema) -> pa.Table:
     """Exactly the columns for `schema`: what is missing is unknown; what is left over or of another type is dropped."""
     columns = []
     fields = [*BASE_FIELDS, *entry_fields(schema)]

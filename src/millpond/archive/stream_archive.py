@@ -1,21 +1,24 @@
 """The settled half of one stream: a small face over the ledger, the settler, compaction and verification.
 
-Writers (settle, compact, alter, checkpoint) take turns; a snapshot is a reference to a frozen value and never waits for
-them. Nothing is created on disk before the first settle.
+Writers (settle, load, compact, alter, checkpoint) take turns; a snapshot is a reference to a frozen value and never
+waits for them. Nothing is created on disk before the first settle.
 """
 
 from __future__ import annotations
 
 import logging
 import posixpath
+import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from millpond.archive.commit_file import commit_version
 from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
 from millpond.archive.ledger import Ledger
+from millpond.archive.load import Load, LoadReport, commit_load, read_report
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.repair import TORN_DIRECTORY
 from millpond.archive.settle import SettleReport, add_columns, settle
@@ -110,6 +113,28 @@ class StreamArchive:
             self._checkpoint_if_due()
             return report
 
+    def begin_load(self, now_micros: int, marks: Mapping[str, int] = MappingProxyType({})) -> Load | None:
+        """A load from here on, for one writer at a time; None if what `marks` number has been loaded before."""
+        with self._writer:
+            self.snapshot(refresh=True)
+            if any(self._ledger.mark(name) >= number for name, number in marks.items()):
+                return None
+            snapshot, definition = self._snapshot, self._ledger.definition
+            base = snapshot.boundary.get(definition.load_streamlet, 0)
+            return Load(secrets.token_hex(8), base, snapshot.version, definition.generation, now_micros, dict(marks))
+
+    def commit_load(self, load: Load, report: pa.Table) -> LoadReport:
+        """Make visible what the tasks of a load reported: all of it, once, durable when it returns. If the answer was
+        lost, asking again gives it."""
+        with self._writer:
+            try:
+                written = read_report(report, self._ledger.definition)
+                done = commit_load(self._storage, self._ledger, load, written)
+            finally:
+                self._snapshot = self._take_snapshot()
+            self._checkpoint_if_due()
+            return done
+
     def compact(self, *, small_bytes: int = SMALL_BYTES, least_objects: int = LEAST_OBJECTS) -> CompactionReport | None:
         """Merge small objects of the same time partition; None if there is nothing to merge, or another writer was
         first. Bounded: call again while it returns a report."""
@@ -141,8 +166,8 @@ class StreamArchive:
 
     def verify(self, progress: Progress | None = None) -> list[Finding]:
         """Check every byte and every count of the newest version; settling goes on meanwhile. Empty: all is well."""
-        snapshot = self.snapshot(refresh=True)
-        return list(verify_archive(self._storage, snapshot, DeltaLog(self.root), progress))
+        snapshot, loads = self.snapshot(refresh=True), self._ledger.definition.load_streamlet
+        return list(verify_archive(self._storage, snapshot, DeltaLog(self.root), loads, progress))
 
     def delete(self) -> None:
         """Remove everything the archive holds. Afterwards it is as if nothing had ever settled."""

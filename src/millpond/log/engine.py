@@ -133,7 +133,8 @@ class LogEngine(Protocol):
 
     def add_stream(self, definition: StreamDefinition, boundary: Mapping[int, int] = MappingProxyType({})) -> None:
         """Make a stream known, with what of it has settled before: no offset under the boundary is given out again,
-        whatever the engine remembers. Must be called before any other call names the stream."""
+        whatever the engine remembers. Must be called before any other call names the stream. Boundaries may name a
+        streamlet that only the archive has, here and elsewhere; it does not matter."""
         ...
 
     def alter_stream(self, definition: StreamDefinition) -> None:

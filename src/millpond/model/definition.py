@@ -130,6 +130,11 @@ class StreamDefinition:
         """The name of this stream's directories."""
         return directory_of(self.name, self.id)
 
+    @property
+    def load_streamlet(self) -> int:
+        """The streamlet of records that were loaded straight into the archive: one more than the log has."""
+        return self.streamlets
+
     def altered(self, schema: pa.Schema) -> StreamDefinition:
         """The same stream with one more schema version."""
         return replace(self, schemas=(*self.schemas, schema))

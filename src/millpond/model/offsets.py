@@ -10,6 +10,9 @@ Boundary = Mapping[int, int]
 # The exclusive end of what has been acknowledged, per streamlet.
 Head = Mapping[int, int]
 
+# Beyond every offset, and far enough from the end of int64 that lengths can be computed.
+OFFSET_END = 2**62
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:

@@ -3,7 +3,9 @@
 A snapshot takes the boundary B from the archive first and the heads from the log second: what lies in [B, head) is then
 live, or was when the heads were taken. A settle that finishes later moves records under its own, higher boundary
 and the log lets go of them; they are in the newest objects then, under the same offsets. So a range is read from the
-log for as long as the log has it, and from newer objects where it no longer has.
+log for as long as the log has it, and from newer objects where it no longer has. Records that were loaded straight into
+the archive are a streamlet of their own, whose head is its boundary; the log is never asked for it. Its offsets have
+gaps, which may be wide: `skip_gap` goes over them, `rows_between` counts.
 
 Invariant: `read_range` gives every kept record of the range exactly once, in the order of offsets, whatever settles
 meanwhile, or raises `OffsetGone`. It goes on at the offset after the last one it gave out. Rows are counted only where
@@ -12,7 +14,7 @@ all of a range is read from a log whose offsets have no gaps (`LogEngine.dense`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -23,6 +25,7 @@ from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate
 from millpond.model.schema import OFFSET
+from millpond.query.loads import loaded
 from millpond.query.ordered import Pace, read_in_order
 from millpond.query.snapshot import Snapshot
 from millpond.query.terms import is_never
@@ -47,7 +50,23 @@ class Halves:
         settled = self.archive.snapshot()
         heads = self.log.heads(definition.id)
         fixed = {s: max(heads.get(s, 0), settled.boundary.get(s, 0)) for s in range(definition.streamlets)}
-        return Snapshot(settled, fixed, definition.generation)
+        return Snapshot(settled, fixed | loaded(settled, definition), definition.generation)
+
+    def heads(self) -> dict[int, int]:
+        """Where each streamlet ends now, without a snapshot of what has settled. Quick."""
+        definition = self.definition
+        return self.log.heads(definition.id) | loaded(self.archive.snapshot(), definition)
+
+    def wait(self, beyond: Mapping[int, int], timeout_seconds: float) -> bool:
+        """Whether there is something past the offsets given, at once or before the time is up. A load is noticed at the
+        end of that time at the latest."""
+        definition = self.definition
+
+        def more_loaded() -> bool:
+            now = loaded(self.archive.snapshot(), definition)
+            return any(head > beyond.get(streamlet, 0) for streamlet, head in now.items())
+
+        return more_loaded() or self.log.wait(definition.id, beyond, timeout_seconds) or more_loaded()
 
     def read_range(
         self,
@@ -62,7 +81,8 @@ class Halves:
         if is_never(predicate):
             return
         # Offsets are derived for those who want them: whole segments without them leave as they are.
-        counted = OFFSET not in columns and predicate is None and self.log.dense
+        live = streamlet != self.definition.load_streamlet
+        counted = OFFSET not in columns and predicate is None and self.log.dense and live
         reading = [*columns, *(() if OFFSET in columns or counted else (OFFSET,))]
         at = offsets.start
         while at < offsets.stop:
@@ -89,6 +109,9 @@ class Halves:
         self, streamlet: int, offsets: OffsetRange, columns: Sequence[str], predicate: Predicate | None
     ) -> Iterator[pa.RecordBatch | None]:
         """The range for as long as the log has it; None at the end if it let go of the rest."""
+        if streamlet == self.definition.load_streamlet:
+            yield None
+            return
         try:
             for batch in self.log.read(self.definition.id, streamlet, offsets, columns=columns, predicate=predicate):
                 if batch.num_rows:

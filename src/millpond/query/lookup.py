@@ -5,14 +5,15 @@ the halves: what the log had let go of before it was asked lies under that snaps
 the boundary are taken from the log's answer and those below it from the objects. The answer is what was acknowledged
 when the heads were taken.
 
-A primary key lives in one streamlet, where "newest" is the highest offset. A secondary key is looked up in all of
-them and merged by `_ingest_time`, then `_offset`. Objects are ruled out by their statistics and read newest first,
+A primary key lives in one streamlet, where "newest" is the highest offset, and among the records of loads. Where there
+are some, and for a secondary key, which is looked up in all streamlets, records are merged by `_ingest_time`, then
+`_offset`. Objects are ruled out by their statistics and read newest first,
 until no older one can hold a record that belongs to the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +24,10 @@ from millpond.archive.snapshot import SettledSnapshot
 from millpond.errors import InvalidValue
 from millpond.model.definition import StreamDefinition
 from millpond.model.hashing import streamlet_of
-from millpond.model.predicate import Predicate
+from millpond.model.predicate import In, Predicate
 from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET
 from millpond.query.halves import Halves
+from millpond.query.loads import loaded
 from millpond.query.objects import spans_of
 from millpond.query.places import at_or_above
 from millpond.query.projection import Projection
@@ -46,9 +48,10 @@ def get(halves: Halves, value: Any = None, *, limit: int = 10, secondary: Mappin
         definition.id, sought.column, sought.value, streamlet=sought.streamlet, limit=limit, below=heads
     )
     settled = halves.archive.snapshot()
-    best = _Newest(Projection.of(definition, None, system=True), sought.streamlet is None, limit)
+    loads = loaded(settled, definition)
+    best = _Newest(Projection.of(definition, None, system=True), sought.streamlet is None or bool(loads), limit)
     best.add([batch.filter(pa.array(at_or_above(batch, settled.boundary))) for batch in live])
-    _add_settled(best, settled, sought.term, heads)
+    _add_settled(best, settled, sought.term(loads), heads | loads)
     return best.table
 
 
@@ -66,9 +69,9 @@ class Wanted:
     value: Any
     streamlet: int | None
 
-    @property
-    def term(self) -> Predicate | None:
-        place = None if self.streamlet is None else equals(STREAMLET, self.streamlet)
+    def term(self, loads: Collection[int]) -> Predicate | None:
+        """True for the records sought; `loads`: the streamlet of loads, if there are any."""
+        place = None if self.streamlet is None else In(STREAMLET, (self.streamlet, *loads))
         return both(place, equals(self.column, self.value))
 
 

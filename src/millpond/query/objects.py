@@ -12,14 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.archive.object_index import ObjectIndex
-from millpond.model.offsets import OffsetRange
+from millpond.model.offsets import OFFSET_END, OffsetRange
 from millpond.model.schema import INGEST_TIME, OFFSET
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-# Beyond every offset, and far enough from the end of int64 that lengths can be computed.
-OFFSET_END = 2**62
 
 
 @dataclass(frozen=True, eq=False)

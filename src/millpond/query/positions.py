@@ -62,9 +62,10 @@ def resolve(halves: Halves, snapshot: Snapshot, start: Start) -> dict[int, int]:
         case datetime():
             return _since(halves, snapshot, start if start.tzinfo else start.replace(tzinfo=UTC))
         case int() if not isinstance(start, bool):
-            if len(snapshot.heads) > 1:
+            streamlets = halves.definition.streamlets
+            if streamlets > 1:
                 raise InvalidValue(
-                    f"offset {start} of which of the {len(snapshot.heads)} streamlets?",
+                    f"offset {start} of which of the {streamlets} streamlets?",
                     hint=f"start={{0: {start}, 1: ...}}",
                 )
             return _checked({0: start}, halves, snapshot)
@@ -84,7 +85,7 @@ def _checked(start: Mapping[int, int], halves: Halves, snapshot: Snapshot) -> di
     """A caller's offsets; streamlets that are not named begin at the earliest."""
     for streamlet, offset in start.items():
         if streamlet not in snapshot.heads:
-            raise InvalidValue(f"no streamlet {streamlet!r}", hint=f"0 to {len(snapshot.heads) - 1}")
+            raise InvalidValue(f"no streamlet {streamlet!r}", hint=f"0 to {max(snapshot.heads)}")
         if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= snapshot.heads[streamlet]:
             raise InvalidValue(
                 f"streamlet {streamlet} has no offset {offset!r}",

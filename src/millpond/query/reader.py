@@ -88,7 +88,6 @@ class StreamReader(Iterator[pa.RecordBatch]):
         meter: ReadMeter | None = None,
     ) -> None:
         self._halves = halves
-        self._stream_id = halves.definition.id
         self._generation = snapshot.generation
         self._position = position
         self._projection = projection
@@ -181,11 +180,11 @@ class StreamReader(Iterator[pa.RecordBatch]):
                 if not self._follow or self._left == 0:
                     return
                 while not self._closed.is_set():
-                    if self._halves.log.wait(self._stream_id, self._position, _LOOK_SECONDS):
+                    if self._halves.wait(self._position, _LOOK_SECONDS):
                         break
                     yield None
                 self._halves.check_generation(self._generation)
-                heads = self._halves.log.heads(self._stream_id)
+                heads = self._halves.heads()
         except PondClosed:
             if not self._follow:
                 raise

@@ -259,8 +259,8 @@ class SimpleLog:
 
     def release(self, stream_id: int, boundary: Mapping[int, int]) -> None:
         with self._grown:
-            for number, stop in boundary.items():
-                held = self._streamlet(stream_id, number)
+            for number, held in self._stream(stream_id).streamlets.items():
+                stop = boundary.get(number, 0)
                 gone = max(0, min(stop, held.head) - held.start)
                 del held.rows[:gone]
                 held.start += gone

@@ -27,7 +27,8 @@ TICKET_BYTES_MAX = JSON_BYTES_MAX + 2**20
 
 _Id = Annotated[int, msgspec.Meta(ge=0)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-_Streamlet = Annotated[int, msgspec.Meta(ge=0, lt=STREAMLETS_MAX)]
+# The last one is that of loads.
+_Streamlet = Annotated[int, msgspec.Meta(ge=0, le=STREAMLETS_MAX)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 

@@ -147,8 +147,8 @@ class EmbeddedLog:
         stream = LiveStream(definition, self._lock, self._settings.segment_bytes, self.telemetry.refused)
         producers = Producers(self._settings.producers_max)
         restore_stream(self._recovered, stream, producers, boundary)
-        for number, settled in boundary.items():
-            stream.streamlets[number].release(settled)
+        for streamlet in stream.streamlets:
+            streamlet.release(boundary.get(streamlet.number, 0))
         stream.opened()
         with self._lock:
             if definition.id in self._published.streams:
@@ -375,7 +375,7 @@ class EmbeddedLog:
     def release(self, stream_id: int, boundary: Mapping[int, int]) -> None:
         stream = self._stream(stream_id)
         with self._lock:
-            gone = [s for number, offset in boundary.items() for s in stream.streamlets[number].release(offset)]
+            gone = [s for streamlet in stream.streamlets for s in streamlet.release(boundary.get(streamlet.number, 0))]
             files = self._keeper.forget(stream, gone)
         self._remove(files)
         self._clean_journal()
