@@ -29,6 +29,10 @@ class Settings:
     transaction_bytes_max: int = _setting(
         256_000_000, "The most that one transaction appends, over all of its streams.", low=1_000, high=_FRAME_BYTES_MAX
     )
+    staged_bytes_max: int = _setting(1_000_000_000, "The most that may be staged and not committed.", low=1_000)
+    staged_seconds: float = _setting(
+        3_600.0, "How long a stage is held after the last put to it.", low=1, high=_WAIT_SECONDS_MAX
+    )
     group_bytes_max: int = _setting(64_000_000, "The most that one group commit takes at once.", low=1_000)
     flush_seconds: float = _setting(
         1.0, "How long `os` and `memory` appends may wait for a sync.", low=0.01, high=_WAIT_SECONDS_MAX

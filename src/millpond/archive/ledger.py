@@ -257,11 +257,14 @@ class Ledger:
         found = None if self.state is None else self.delta.transaction_version(name)
         return -1 if found is None else found
 
-    def find_load(self, load: str, after: int) -> int | None:
-        """The version that made a load visible, among those after `after`; None if none did."""
+    def find_load(self, load: str, after: int) -> tuple[int, CommitFile] | None:
+        """The version that made a load visible, among those after `after`, and its commit; None if none did."""
         newest = -1 if self.state is None else self.state.version
-        found = (version for version in range(newest, after, -1) if self._read_commit(version).load == load)
-        return next(found, None)
+        for version in range(newest, after, -1):
+            commit = self._read_commit(version)
+            if commit.load == load:
+                return version, commit
+        return None
 
     # One step of the log.
 
@@ -337,6 +340,11 @@ class Ledger:
     @property
     def _app_ids(self) -> list[str]:
         return [app_id(self._pond_id, self.definition, s) for s in range(self.definition.load_streamlet + 1)]
+
+    @property
+    def load_app_id(self) -> str:
+        """What the boundary of loads is called among a commit's transactions."""
+        return app_id(self._pond_id, self.definition, self.definition.load_streamlet)
 
     @property
     def _known(self) -> TableState:

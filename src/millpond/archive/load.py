@@ -144,24 +144,21 @@ def commit_load(storage: Storage, ledger: Ledger, load: Load, written: WrittenOb
     definition = ledger.definition
     try:
         state = ledger.refresh() or ledger.create_table()
-        if ledger.find_load(load.id, load.version) is None:
-            _check(storage, ledger, load, written)
-            add_columns(ledger)
+        done = find_load(ledger, load)
+        if done is not None:
+            return done
+        _check(storage, ledger, load, written)
+        add_columns(ledger)
         for _ in range(_COMMIT_TRIES):
             state = ledger.refresh() or state
-            done = ledger.find_load(load.id, load.version)
-            if done is None:
-                boundary = _boundary(state.boundary, load, written, definition)
-                change = Change(
-                    "load", boundary, written.added, entries=written.entries, load=load.id, marks=load.marks
-                )
-                try:
-                    state = ledger.commit(change)
-                except Refused:
-                    continue
-                done = state.version
-            reached = state.boundary.get(definition.load_streamlet, 0)
-            return LoadReport(done, len(written.added), written.rows, written.bytes_written, reached)
+            boundary = _boundary(state.boundary, load, written, definition)
+            change = Change("load", boundary, written.added, entries=written.entries, load=load.id, marks=load.marks)
+            try:
+                version = ledger.commit(change).version
+            except Refused:
+                continue
+            reached = boundary.get(definition.load_streamlet, 0)
+            return LoadReport(version, len(written.added), written.rows, written.bytes_written, reached)
     except OSError as error:
         raise SettleFailed(
             f"the load into {definition.name} could not be committed: {error}",
@@ -170,6 +167,17 @@ def commit_load(storage: Storage, ledger: Ledger, load: Load, written: WrittenOb
     raise SettleConflict(
         f"other writers committed to {definition.name} {_COMMIT_TRIES} times meanwhile", hint="commit it again"
     )
+
+
+def find_load(ledger: Ledger, load: Load) -> LoadReport | None:
+    """What a load's commit did, as the log tells; None if it has none."""
+    found = ledger.find_load(load.id, load.version)
+    if found is None:
+        return None
+    version, commit = found
+    rows, size = sum(one[2] or 0 for one in commit.added), sum(one[1] for one in commit.added)
+    reached = commit.transactions.get(ledger.load_app_id, 0)
+    return LoadReport(version, len(commit.added), rows, size, reached)
 
 
 def _boundary(

@@ -18,7 +18,7 @@ import pyarrow as pa
 from millpond.archive.commit_file import commit_version
 from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
 from millpond.archive.ledger import Ledger
-from millpond.archive.load import Load, LoadReport, commit_load, read_report
+from millpond.archive.load import Load, LoadReport, commit_load, find_load, read_report
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.repair import TORN_DIRECTORY
 from millpond.archive.settle import SettleReport, add_columns, settle
@@ -122,6 +122,12 @@ class StreamArchive:
             snapshot, definition = self._snapshot, self._ledger.definition
             base = snapshot.boundary.get(definition.load_streamlet, 0)
             return Load(secrets.token_hex(8), base, snapshot.version, definition.generation, now_micros, dict(marks))
+
+    def find_load(self, load: Load) -> LoadReport | None:
+        """What a load's commit did; None if it has none."""
+        with self._writer:
+            self._ledger.refresh()
+            return find_load(self._ledger, load)
 
     def commit_load(self, load: Load, report: pa.Table) -> LoadReport:
         """Make visible what the tasks of a load reported: all of it, once, durable when it returns. If the answer was

@@ -33,6 +33,7 @@ from millpond.pond.catalog import AUDIT, CATALOG, OWN_STREAMS, Catalog
 from millpond.pond.desk import PondDesk
 from millpond.pond.directory import PondDirectory
 from millpond.pond.gate import SecretGate
+from millpond.pond.staging import Staging
 from millpond.pond.stream import Stream
 from millpond.pond.verify import Progress, verify_pond
 from millpond.settings import Settings
@@ -72,6 +73,7 @@ class Pond:
         self._listeners: list[Callable[[Change], None]] = []
         self._door: FlightDoor | None = None
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self.staging = Staging(storage, os.path.join(directory.path, "spill"), clock, settings)
         for definition in OWN_STREAMS:
             log.add_stream(definition)
         self._catalog = Catalog.replay(self._own_records(CATALOG))
@@ -202,6 +204,7 @@ class Pond:
             self.telemetry,
             self.id,
             self._producers.add,
+            self.staging,
         )
 
     def _finish_drops(self) -> None:
@@ -265,7 +268,7 @@ class Pond:
                 from millpond.flight import FlightDoor  # a tenth of a second that only Spark's users pay
 
                 token = new_secret()
-                gate = SecretGate(token, Grant("", frozenset(("read",))))
+                gate = SecretGate(token, Grant("", frozenset(("read", "write"))))
                 self._door = FlightDoor(PondDesk(self, gate), token=token)
             return self._door
 
@@ -331,6 +334,7 @@ class Pond:
             try:
                 if self._door is not None:
                     self._door.close()
+                self.staging.close()
                 self._log.close()
             finally:
                 self._directory.lock.release()

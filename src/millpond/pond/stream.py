@@ -20,8 +20,11 @@ from millpond.ingest.producer import Producer, name_and_start
 from millpond.log.engine import Ack, LogEngine, Part, Told
 from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.model.units import Duration, Size
+from millpond.pond.bulk import StreamBulk
 from millpond.pond.direct_way import DirectWay
+from millpond.pond.loading import Loading
 from millpond.pond.settling import Settling
+from millpond.pond.staging import Staging
 from millpond.query import Halves, QueryReport, ReadMeter, SegmentListing, Snapshot, Start, StreamReader, Where
 from millpond.settings import Settings
 from millpond.telemetry import StreamTelemetry, Telemetry
@@ -44,6 +47,7 @@ class Stream:
         telemetry: Telemetry,
         pond_id: str,
         on_producer: Callable[[Producer], None],
+        staging: Staging,
     ) -> None:
         self._definition: StreamDefinition | None = definition
         self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
@@ -53,6 +57,8 @@ class Stream:
         self._take_in(definition)
         self.halves = Halves(lambda: self.definition, log, archive)
         self.settling = Settling(definition, log, archive, clock, settings, telemetry, self.telemetry)
+        loading = Loading(lambda: self.definition, archive, clock, settings)
+        self.bulk = StreamBulk(self, loading, staging, clock, lambda rows: self._prepare(rows, "", None, None))
 
     def __repr__(self) -> str:
         return f"<millpond stream {self._name!r}>"

@@ -1,0 +1,127 @@
+"""Loads into one stream's archive: who may load, and until when.
+
+One load of a stream at a time, because a load's offsets begin where the last one's end. Its driver renews a lease; once
+that has run out another may begin, and the first is fenced: its commit is refused by its id, whatever it has written.
+Nothing of this is kept across a restart: a load that this process does not know cannot commit, and a driver that asks
+whether it had committed is answered from the Delta log.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from millpond.archive.load import Load, LoadReport
+from millpond.archive.stream_archive import StreamArchive
+from millpond.clock import Clock
+from millpond.errors import Backpressure, Fenced, InvalidValue
+from millpond.model.definition import StreamDefinition
+from millpond.model.stored_definition import encode_definition
+from millpond.settings import Settings
+from millpond.wire.bulk import LoadTicket
+
+# A driver that pauses for garbage collection is back within this; one that died keeps others from loading for as long.
+LEASE_SECONDS = 60.0
+
+
+@dataclass
+class _Current:
+    load: Load
+    mark: str
+    until_seconds: float
+    committing: bool = False
+
+
+class Loading:
+    """Thread-safe."""
+
+    def __init__(
+        self, definition: Callable[[], StreamDefinition], archive: StreamArchive, clock: Clock, settings: Settings
+    ) -> None:
+        self._definition, self._archive, self._clock, self._settings = definition, archive, clock, settings
+        self._lock = threading.Lock()
+        self._current: _Current | None = None
+
+    def begin(self, mark: str, number: int) -> LoadTicket | None:
+        """See `Bulk.begin_load`. `Backpressure` while another load is alive."""
+        definition = self._definition()
+        if definition.settle is None:
+            raise InvalidValue(
+                f"{definition.name} is not archived",
+                hint="write to its log, or create it with settle=Settle()",
+            )
+        with self._lock:
+            self._refuse_second(mark)
+            load = self._archive.begin_load(self._clock.now_micros(), {mark: number} if mark else {})
+            if load is None:
+                return None
+            self._current = _Current(load, mark, self._lease())
+        root, size = self._archive.root, self._settings.block_bytes
+        return LoadTicket(load, encode_definition(definition), root, size, LEASE_SECONDS)
+
+    def renew(self, load: Load) -> None:
+        """See `Bulk.renew_load`."""
+        with self._lock:
+            self._own(load).until_seconds = self._lease()
+
+    def commit(self, load: Load, report: pa.Table) -> LoadReport:
+        """See `Bulk.commit_load`."""
+        with self._lock:
+            if self._current is None or self._current.load.id != load.id:
+                done = self._archive.find_load(load)
+                if done is not None:
+                    return done
+            current = self._own(load)
+            current.committing = True
+        try:
+            done = self._archive.commit_load(current.load, report)
+        finally:
+            with self._lock:
+                current.committing, current.until_seconds = False, self._lease()
+        self.abort(load)
+        return done
+
+    def abort(self, load: Load) -> None:
+        """See `Bulk.abort_load`. A load that is not known is one that nothing will come of."""
+        with self._lock:
+            if self._current is not None and self._current.load.id == load.id and not self._current.committing:
+                self._current = None
+
+    def alive(self) -> bool:
+        """Whether there is a load that may still commit. One whose lease has run out may not any more, once this was
+        asked."""
+        with self._lock:
+            if self._current is not None and not self._held(self._current):
+                self._current = None
+            return self._current is not None
+
+    def _lease(self) -> float:
+        return self._clock.monotonic_seconds() + LEASE_SECONDS
+
+    def _held(self, current: _Current) -> bool:
+        return current.committing or self._clock.monotonic_seconds() < current.until_seconds
+
+    def _refuse_second(self, mark: str) -> None:
+        current = self._current
+        if current is None or not self._held(current):
+            return
+        if mark and current.mark == mark and not current.committing:
+            return  # whoever left it behind is starting again
+        left = max(1.0, current.until_seconds - self._clock.monotonic_seconds())
+        raise Backpressure(
+            f"{self._definition().name} is being loaded by another job",
+            hint="one load of a stream at a time; try again when it is done",
+            retry_after_seconds=left,
+        )
+
+    def _own(self, load: Load) -> _Current:
+        if self._current is None or self._current.load.id != load.id:
+            raise Fenced(
+                f"the load {load.id[:40]} into {self._definition().name} was given up: it was not heard of for "
+                f"{LEASE_SECONDS:.0f} s, or the node was started again",
+                hint="nothing of it is visible: load again",
+            )
+        return self._current
