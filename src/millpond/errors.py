@@ -92,6 +92,12 @@ class OffsetGone(InvalidInput):
     code = "offset-gone"
 
 
+class Truncated(OffsetGone):
+    """The offsets belong to a generation that a truncation has ended: there are other records under them now."""
+
+    code = "truncated"
+
+
 class GroupNotFound(InvalidInput):
     """No consumer group of that name."""
 

@@ -79,6 +79,13 @@ class LogStatus:
     warnings: tuple[str, ...] = field(default=())
 
 
+class Standing(NamedTuple):
+    """Where a stream stands: its generation, and the exclusive end per streamlet of what readers may see of it."""
+
+    generation: int
+    heads: dict[int, int]
+
+
 class StreamFigures(NamedTuple):
     """A stream in numbers: what was appended since it was opened, and what is held of it."""
 
@@ -139,6 +146,13 @@ class LogEngine(Protocol):
 
     def alter_stream(self, definition: StreamDefinition) -> None:
         """Replace the definition (a schema version more). Appends after this may use the new schema."""
+        ...
+
+    def truncate_stream(self, definition: StreamDefinition) -> None:
+        """Let go of all records of a stream: `definition` has a higher generation, whose offsets begin at 0. At one
+        moment for everybody: readers of the old generation get `Truncated`, and an append lands before it, in the old
+        one, or after it, in the new one. What producers sent stays known: a retry of what was in the old one is told
+        that it is one, without offsets. The caller has the new generation on record before it calls this."""
         ...
 
     def drop_stream(self, stream_id: int) -> None:
@@ -211,6 +225,10 @@ class LogEngine(Protocol):
         """The exclusive end per streamlet of what readers may see, all taken at one moment."""
         ...
 
+    def standing(self, stream_id: int) -> Standing:
+        """The generation and its heads, taken at one moment."""
+        ...
+
     def starts(self, stream_id: int) -> dict[int, int]:
         """The first offset per streamlet that is still held here."""
         ...
@@ -224,10 +242,12 @@ class LogEngine(Protocol):
         columns: Sequence[str] | None = None,
         predicate: Predicate | None = None,
         loose: bool = False,
+        generation: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The records of a range, in order, with system columns last; columns and predicate applied where the data
         is (`columns` may name system columns; None means all). `OffsetGone` if the range is no longer held whole.
-        `loose`: terms of the predicate that are not understood count as true."""
+        `loose`: terms of the predicate that are not understood count as true. `generation`: that of the offsets, where
+        the stream may have been truncated since; `Truncated` if it was."""
         ...
 
     def find(
@@ -247,13 +267,15 @@ class LogEngine(Protocol):
         """Blocks until everything acknowledged so far survives a power cut."""
         ...
 
-    def release(self, stream_id: int, boundary: Mapping[int, int]) -> None:
+    def release(self, stream_id: int, boundary: Mapping[int, int], *, generation: int | None = None) -> None:
         """What lies under the boundary is safe elsewhere, or, of a stream that is never archived, no longer wanted:
-        memory, spill and journal may let go of it. Where a stream of the second kind begins is remembered."""
+        memory, spill and journal may let go of it. Where a stream of the second kind begins is remembered. Nothing
+        happens if `generation` is given and not the stream's any more."""
         ...
 
     def wait(self, stream_id: int, beyond: Mapping[int, int], timeout_seconds: float) -> bool:
-        """Blocks until some streamlet's head is past the one given, the log closes, or time is up; whether it is."""
+        """Blocks until some streamlet's head is past the one given, the stream is truncated or dropped, the log closes,
+        or time is up; whether some head is past the one given."""
         ...
 
     def status(self) -> LogStatus: ...

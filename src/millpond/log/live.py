@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import OffsetGone
-from millpond.log.engine import SegmentInfo, StreamFigures
+from millpond.errors import OffsetGone, Truncated
+from millpond.log.engine import SegmentInfo, Standing, StreamFigures
 from millpond.log.sealed import Sealed, with_system
 from millpond.log.segment import Segment, State
 from millpond.log.streamlet import Streamlet
@@ -24,6 +24,14 @@ from millpond.model.schema import SYSTEM_COLUMNS, stored_schema
 from millpond.telemetry import Tally
 
 
+def truncated(name: str, generation: int, now: int) -> Truncated:
+    """Whoever asks for offsets of an earlier generation is told so."""
+    return Truncated(
+        f"{name} was truncated: generation {generation} is gone, this is {now}",
+        hint='read it anew with start="earliest"',
+    )
+
+
 class LiveStream:
     """Thread-safe: `lock` is the log's own, shared by all streams so that a group is published as one."""
 
@@ -31,6 +39,7 @@ class LiveStream:
         self, definition: StreamDefinition, lock: threading.Lock, segment_bytes: int, refused: Tally | None = None
     ) -> None:
         self.definition = definition
+        self._segment_bytes = segment_bytes
         self.refused = refused or Tally()  # appends that nobody waits for
         self.streamlets = [Streamlet(n, segment_bytes) for n in range(definition.streamlets)]
         self.grown = threading.Condition(lock)
@@ -59,6 +68,17 @@ class LiveStream:
                 min((segment.ingest_micros_at(start) for segment, start in held), default=None),
             )
 
+    def truncate(self, definition: StreamDefinition) -> list[Segment]:
+        """Begin a new generation, empty; the segments that are gone. The lock is held."""
+        gone = [segment for streamlet in self.streamlets for segment in streamlet.segments]
+        self._opened_rows -= sum(s.head for s in self.streamlets)
+        # In this order: whoever looks without the lock may take new streamlets for old ones, which hold less, but not
+        # old ones for new.
+        self.streamlets = [Streamlet(n, self._segment_bytes) for n in range(definition.streamlets)]
+        self.definition = definition
+        self.grown.notify_all()
+        return gone
+
     def codec(self, version: int) -> RowCodec:
         """The row codec of a schema version."""
         return codec_of(self.definition.schemas[version])
@@ -66,6 +86,10 @@ class LiveStream:
     def heads(self) -> dict[int, int]:
         with self._lock:
             return {s.number: s.head for s in self.streamlets}
+
+    def standing(self) -> Standing:
+        with self._lock:
+            return Standing(self.definition.generation, {s.number: s.head for s in self.streamlets})
 
     def starts(self) -> dict[int, int]:
         with self._lock:
@@ -98,6 +122,7 @@ class LiveStream:
         columns: Sequence[str] | None,
         predicate: Predicate | None,
         loose: bool,
+        generation: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Records of a range, filtered and cut to columns segment by segment; see `LogEngine.read`."""
         definition = self.definition
@@ -106,7 +131,10 @@ class LiveStream:
         names = every if columns is None else list(columns)
         chosen = Filter(predicate, schema, loose=loose) if predicate is not None else None
         with self._lock:
+            now = self.definition.generation
             held = self.streamlets[streamlet].held(offsets)
+        if generation is not None and generation != now:
+            raise truncated(definition.name, generation, now)
         if held is None:
             raise self._gone(streamlet, offsets)
         bare = not any(name in SYSTEM_COLUMNS for name in (*names, *(chosen.columns if chosen else ())))

@@ -76,6 +76,12 @@ class Producers:
             crowd = self._once if len(self._once) > self._max // 2 else self._steady
             crowd.popitem(last=False)
 
+    def truncated(self) -> None:
+        """The records are gone. That they were sent is still known, but where they were means nothing any more."""
+        for window in (*self._once.values(), *self._steady.values()):
+            for ranges in window.values():
+                ranges.clear()
+
     def state(self) -> list[tuple[str, int, list[tuple[int, int, int]]]]:
         """Everything remembered, oldest first of each kind, as plain values for the journal's state frame."""
         return [

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import OffsetGone
-from millpond.log.engine import LogEngine, Part, StreamAppend
+from millpond.log.engine import Ack, LogEngine, Part, StreamAppend
 from millpond.model.definition import DURABILITIES, Durability, StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.testing.engine_contract import LogEngineContract
@@ -142,6 +142,27 @@ class DurableLogEngineContract(LogEngineContract):
         engine = log.open(settled={0: 3, 2: 1})
         assert all(each.duplicate for each in engine.append_together(both, durability="disk", producer="p", sequence=9))
         assert engine.heads(OTHER.id) == {0: 2}
+
+    @pytest.mark.parametrize("durability", DURABILITIES)
+    def test_a_truncated_generation_does_not_come_back(self, log: Reopening, durability: Durability) -> None:
+        """Nor do its offsets; what its producers sent is still known."""
+        engine = log.open()
+        append(engine, arrow_part(0, range(40)), encoded_part(1, range(3)), durability=durability)
+        append(engine, arrow_part(0, range(2)), producer="p", sequence=7, durability=durability)
+        truncated = replace(STREAM, generation=2)
+        engine.truncate_stream(truncated)
+        append(engine, arrow_part(0, range(100, 103)), durability=durability)
+        append(engine, arrow_part(1, range(200, 201)), producer="p", sequence=8, durability=durability)
+        for _ in range(2):
+            engine = log.open(truncated, OTHER)
+            assert engine.heads(STREAM.id) == {0: 3, 1: 1, 2: 0}
+            assert ids_of(engine, 0) == [100, 101, 102]
+            assert append(engine, arrow_part(0, range(2)), producer="p", sequence=7).ranges == {}
+            assert append(engine, arrow_part(0, range(2)), producer="p", sequence=8).ranges == {1: OffsetRange(0, 1)}
+        # One that the log had not heard of: only the catalog had it.
+        engine = log.open(replace(STREAM, generation=3), OTHER)
+        assert engine.heads(STREAM.id) == {0: 0, 1: 0, 2: 0}
+        assert append(engine, arrow_part(1, range(1)), producer="p", sequence=8) == Ack({}, "disk", duplicate=True)
 
     def test_what_was_released_may_come_back_but_never_under_another_offset(self, log: Reopening) -> None:
         """I3"""

@@ -47,9 +47,10 @@ from millpond.testing.engine_records import (
 )
 from millpond.testing.row_contract import RowAppenderContract
 from millpond.testing.together_contract import TogetherContract
+from millpond.testing.truncate_contract import TruncateContract
 
 
-class LogEngineContract(RowAppenderContract, TogetherContract):
+class LogEngineContract(RowAppenderContract, TogetherContract, TruncateContract):
     """What every log engine owes (I1, I2, K4, K9, K13, E7)."""
 
     @abstractmethod
@@ -487,6 +488,8 @@ class LogEngineContract(RowAppenderContract, TogetherContract):
                 [StreamAppend(STREAM.id, [arrow_part(0, range(1))], INGEST)], durability="os"
             ),
             lambda: engine.known(STREAM.id, "p", 1),
+            lambda: engine.truncate_stream(replace(STREAM, generation=2)),
+            lambda: engine.standing(STREAM.id),
             lambda: engine.add_stream(OTHER),
             engine.sync,
             engine.status,

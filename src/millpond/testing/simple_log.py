@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.clock import SystemClock
-from millpond.errors import Backpressure, InvalidValue, OffsetGone, PondClosed, StreamNotFound
-from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo, StreamAppend, Told
+from millpond.errors import Backpressure, InvalidValue, OffsetGone, PondClosed, StreamNotFound, Truncated
+from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo, Standing, StreamAppend, Told
 from millpond.model.definition import Durability, StreamDefinition
 from millpond.model.evaluate import filter_batch
 from millpond.model.offsets import OffsetRange
@@ -73,6 +73,16 @@ class SimpleLog:
     def alter_stream(self, definition: StreamDefinition) -> None:
         with self._grown:
             self._stream(definition.id).definition = definition
+
+    def truncate_stream(self, definition: StreamDefinition) -> None:
+        with self._grown:
+            stream = self._stream(definition.id)
+            if definition.generation <= stream.definition.generation:
+                raise InvalidValue(f"generation {definition.generation} again", hint="a truncation raises it")
+            stream.definition = definition
+            stream.streamlets = {streamlet: _Streamlet() for streamlet in range(definition.streamlets)}
+            stream.appended = {sent: Ack({}, answer.durability) for sent, answer in stream.appended.items()}
+            self._grown.notify_all()
 
     def drop_stream(self, stream_id: int) -> None:
         with self._grown:
@@ -183,6 +193,10 @@ class SimpleLog:
         with self._grown:
             return {number: streamlet.head for number, streamlet in self._stream(stream_id).streamlets.items()}
 
+    def standing(self, stream_id: int) -> Standing:
+        with self._grown:
+            return Standing(self._stream(stream_id).definition.generation, self.heads(stream_id))
+
     def starts(self, stream_id: int) -> dict[int, int]:
         with self._grown:
             return {number: streamlet.start for number, streamlet in self._stream(stream_id).streamlets.items()}
@@ -196,20 +210,23 @@ class SimpleLog:
         columns: Sequence[str] | None = None,
         predicate: Predicate | None = None,
         loose: bool = False,
+        generation: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         at = offsets.start
         while at < offsets.stop:
             piece = OffsetRange(at, min(at + self._batch_rows, offsets.stop))
-            batch = self._piece(stream_id, streamlet, piece)
+            batch = self._piece(stream_id, streamlet, piece, generation)
             if predicate is not None:
                 batch = filter_batch(batch, predicate, loose=loose)
             if batch.num_rows:
                 yield batch if columns is None else batch.select(list(columns))
             at = piece.stop
 
-    def _piece(self, stream_id: int, number: int, piece: OffsetRange) -> pa.RecordBatch:
+    def _piece(self, stream_id: int, number: int, piece: OffsetRange, generation: int | None) -> pa.RecordBatch:
         with self._grown:
             streamlet = self._streamlet(stream_id, number)
+            if generation not in (None, self._stream(stream_id).definition.generation):
+                raise Truncated(f"generation {generation} is gone", hint="read what is held")
             if piece.start < streamlet.start or piece.stop > streamlet.head:
                 held = OffsetRange(streamlet.start, streamlet.head)
                 raise OffsetGone(f"streamlet {number} holds {held}, not {piece}", hint="read what is held")
@@ -257,8 +274,10 @@ class SimpleLog:
         with self._grown:
             self._refuse_closed()
 
-    def release(self, stream_id: int, boundary: Mapping[int, int]) -> None:
+    def release(self, stream_id: int, boundary: Mapping[int, int], *, generation: int | None = None) -> None:
         with self._grown:
+            if generation not in (None, self._stream(stream_id).definition.generation):
+                return
             for number, held in self._stream(stream_id).streamlets.items():
                 stop = boundary.get(number, 0)
                 gone = max(0, min(stop, held.head) - held.start)
@@ -272,7 +291,11 @@ class SimpleLog:
 
         with self._grown:
             self._refuse_closed()
-            self._grown.wait_for(lambda: self._closed or ahead(), timeout_seconds)
+            stream = self._stream(stream_id)
+            generation = stream.definition.generation
+            self._grown.wait_for(
+                lambda: self._closed or stream.definition.generation != generation or ahead(), timeout_seconds
+            )
             return not self._closed and ahead()
 
     def status(self) -> LogStatus:

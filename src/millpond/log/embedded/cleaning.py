@@ -23,7 +23,7 @@ import pyarrow as pa
 from millpond.log.embedded import frame as frames
 from millpond.log.embedded.committer import Committer
 from millpond.log.embedded.frame import Draft, crc32
-from millpond.log.embedded.journal import Journal, JournalFile
+from millpond.log.embedded.journal import Journal, JournalFile, Whose
 from millpond.log.keeper import Keeper
 from millpond.log.live import LiveStream
 from millpond.log.piece import Chunk
@@ -33,7 +33,7 @@ from millpond.model.schema import INGEST_TIME, TIMESTAMP
 
 logger = logging.getLogger(__name__)
 
-Live = dict[tuple[int, int], list[OffsetRange]]
+Live = dict[Whose, list[OffsetRange]]
 
 
 class JournalCleaner:
@@ -84,7 +84,7 @@ class JournalCleaner:
     def _empty(self, file: JournalFile, live: Live, streams: Mapping[int, LiveStream]) -> None:
         """Copy a file's live records forward, and make segments that read from it read elsewhere."""
         drafts: list[tuple[Draft, int]] = []
-        for (stream_id, streamlet), ranges in live.items():
+        for (stream_id, _, streamlet), ranges in live.items():
             stream = streams[stream_id]
             definition = stream.definition
             segments = [s for s in stream.segments() if s.streamlet == streamlet]
@@ -105,13 +105,13 @@ class JournalCleaner:
 def _live(file: JournalFile, streams: Mapping[int, LiveStream]) -> Live:
     """What a file holds that is still needed."""
     found: Live = {}
-    for (stream_id, streamlet), spans in list(file.references.items()):
+    for (stream_id, generation, streamlet), spans in list(file.references.items()):
         stream = streams.get(stream_id)
-        if stream is not None:
+        if stream is not None and stream.definition.generation == generation:
             start = stream.streamlets[streamlet].start
             ranges = [OffsetRange(max(first, start), end) for first, end in spans if end > start]
             if ranges:
-                found[stream_id, streamlet] = ranges
+                found[stream_id, generation, streamlet] = ranges
     return found
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from millpond.clock import Clock
@@ -45,6 +45,11 @@ class Target(Protocol):
 
     def head(self, stream: int, streamlet: int) -> int:
         """The next free offset, as published."""
+        ...
+
+    @property
+    def truncated(self) -> Mapping[int, int]:
+        """The generation of streams that were truncated since the log was opened."""
         ...
 
     def publish(self, requests: list[Any], written: Written | None) -> None:
@@ -145,6 +150,8 @@ class Committer:
             fresh = [r for r in fresh if not r.finished]
         if any(r.durability != "disk" for r in fresh):
             fresh.sort(key=lambda r: _ORDER[r.durability])
+        if self._target.truncated:
+            _enter_generations(fresh, self._target.truncated)
         self._give_offsets(fresh)
         early = [r for r in fresh if r.durability == "memory"]
         if early:
@@ -413,6 +420,15 @@ class Committer:
                 raise self._closed_error() if self.refused else DiskFull("the disk is full", hint=CLOSE_HINT)
         finally:
             self._journal.close(clean=clean)
+
+
+def _enter_generations(requests: Sequence[Request], truncated: Mapping[int, int]) -> None:
+    """What was drafted before its stream was truncated goes into the new generation: it comes after."""
+    for request in requests:
+        if any(truncated.get(draft.stream, draft.generation) != draft.generation for draft in request.drafts):
+            request.drafts = [
+                draft._replace(generation=truncated.get(draft.stream, draft.generation)) for draft in request.drafts
+            ]
 
 
 def _is_users(request: Request) -> bool:

@@ -38,6 +38,7 @@ from millpond.log.engine import (
     Part,
     RowAppender,
     SegmentInfo,
+    Standing,
     StreamAppend,
     StreamFigures,
     Told,
@@ -163,6 +164,24 @@ class EmbeddedLog:
 
     def alter_stream(self, definition: StreamDefinition) -> None:
         self._stream(definition.id).definition = definition
+
+    def truncate_stream(self, definition: StreamDefinition) -> None:
+        stream = self._stream(definition.id)
+
+        def inside() -> Sequence[SpillFile]:
+            """Between two groups: an append is in the one generation or in the other, as a whole."""
+            with self._lock:
+                now = stream.definition.generation
+                if definition.generation <= now:
+                    raise InvalidValue(
+                        f"generation {definition.generation} of {definition.name} after {now}",
+                        hint="a truncation raises the generation",
+                    )
+                return self._published.truncate(stream, definition)
+
+        self._remove(self._committer.run_inside(inside))
+        self._clean_journal()
+        release_unused()
 
     def drop_stream(self, stream_id: int) -> None:
         stream = self._stream(stream_id)
@@ -329,6 +348,9 @@ class EmbeddedLog:
     def heads(self, stream_id: int) -> dict[int, int]:
         return self._stream(stream_id).heads()
 
+    def standing(self, stream_id: int) -> Standing:
+        return self._stream(stream_id).standing()
+
     def starts(self, stream_id: int) -> dict[int, int]:
         return self._stream(stream_id).starts()
 
@@ -341,8 +363,9 @@ class EmbeddedLog:
         columns: Sequence[str] | None = None,
         predicate: Predicate | None = None,
         loose: bool = False,
+        generation: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        return self._stream(stream_id).read(streamlet, offsets, columns, predicate, loose)
+        return self._stream(stream_id).read(streamlet, offsets, columns, predicate, loose, generation)
 
     def find(
         self, stream_id: int, column: str, value: Any, *, streamlet: int | None, limit: int, below: Mapping[int, int]
@@ -357,14 +380,16 @@ class EmbeddedLog:
 
     def wait(self, stream_id: int, beyond: Mapping[int, int], timeout_seconds: float) -> bool:
         stream = self._stream(stream_id)
+        generation = stream.definition.generation
 
         def grown() -> bool:
             return any(s.head > beyond.get(s.number, 0) for s in stream.streamlets)
 
+        def over() -> bool:
+            return self._closed or stream.dropped or stream.definition.generation != generation
+
         with self._lock:
-            stream.grown.wait_for(
-                lambda: grown() or self._closed or stream_id not in self._published.streams, timeout_seconds
-            )
+            stream.grown.wait_for(lambda: grown() or over(), timeout_seconds)
             return grown()
 
     # Keeping.
@@ -372,9 +397,11 @@ class EmbeddedLog:
     def sync(self) -> None:
         self._committer.sync_now()
 
-    def release(self, stream_id: int, boundary: Mapping[int, int]) -> None:
+    def release(self, stream_id: int, boundary: Mapping[int, int], *, generation: int | None = None) -> None:
         stream = self._stream(stream_id)
         with self._lock:
+            if generation is not None and generation != stream.definition.generation:
+                return
             gone = [s for streamlet in stream.streamlets for s in streamlet.release(boundary.get(streamlet.number, 0))]
             files = self._keeper.forget(stream, gone)
         self._remove(files)

@@ -34,8 +34,10 @@ logger = logging.getLogger(__name__)
 SUFFIX = ".journal"
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
-# (stream, streamlet) -> the stretches of offsets that a file holds of it: one, but for what was copied forward.
-References = dict[tuple[int, int], list[tuple[int, int]]]
+# (stream, generation, streamlet) -> the stretches of offsets that a file holds of it: one, but for what was copied
+# forward.
+Whose = tuple[int, int, int]
+References = dict[Whose, list[tuple[int, int]]]
 
 
 @dataclass(slots=True)
@@ -47,11 +49,11 @@ class JournalFile:
     storage: Storage
     bytes: int = 0
     references: References = field(default_factory=dict)
-    data_bytes: dict[tuple[int, int], int] = field(default_factory=dict)
+    data_bytes: dict[Whose, int] = field(default_factory=dict)
     _map: mmap.mmap | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, key: tuple[int, int], added: Sequence[tuple[int, int, int]]) -> None:
+    def note(self, key: Whose, added: Sequence[tuple[int, int, int]]) -> None:
         """Remember that the file holds these offsets (start, stop) of a streamlet, each in so many bytes."""
         spans = self.references.setdefault(key, [])
         start, stop, total = -1, -1, self.data_bytes.get(key, 0)
@@ -227,7 +229,7 @@ class Journal:
         file, synced = self.files[-1], self._synced
         buffers: list[bytes | memoryview] = []
         places: list[list[int]] = []
-        held: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        held: dict[Whose, list[tuple[int, int, int]]] = {}
         at = self._current.position
         encode, data_kinds = frames.encode, frames.DATA_KINDS
         for drafts, bases in groups:
@@ -241,7 +243,7 @@ class Journal:
                 count = len(draft.payload)
                 at += payload_at + ((count + 7) & ~7)
                 if draft.kind in data_kinds:
-                    key = (draft.stream, draft.streamlet)
+                    key = (draft.stream, draft.generation, draft.streamlet)
                     spans = held.get(key)
                     if spans is None:
                         held[key] = spans = []
@@ -310,5 +312,5 @@ class Journal:
 
 def note_recovered(file: JournalFile, frame: Frame) -> None:
     """Take a recovered frame into the file's account."""
-    key = (frame.stream, frame.streamlet)
+    key = (frame.stream, frame.generation, frame.streamlet)
     file.note(key, [(frame.base, frame.base + frame.rows, frame.payload_bytes)])

@@ -21,7 +21,9 @@ from millpond.log.keeper import PLACE_BYTES_MIN, Keeper
 from millpond.log.live import LiveStream
 from millpond.log.piece import Piece, Place
 from millpond.log.producers import Producers, Ranges
+from millpond.log.spill import SpillFile
 from millpond.log.streamlet import Streamlet
+from millpond.model.definition import StreamDefinition
 
 
 class _Run:
@@ -50,6 +52,7 @@ class Published:
         self._lock = lock
         self.streams: Mapping[int, LiveStream] = {}
         self.producers: dict[int, Producers] = {}
+        self.truncated: Mapping[int, int] = {}  # the generation of streams that were, since the log was opened
         self.unclaimed: Mapping[int, StreamState] = {}  # of streams that recovery found and nobody has added yet
         self.floors: Floors = {}  # as the journal has them
         self.keeper: Keeper
@@ -60,6 +63,13 @@ class Published:
         """Take in a stream."""
         self.streams = {**self.streams, stream.definition.id: stream}
         self.producers[stream.definition.id] = producers
+
+    def truncate(self, stream: LiveStream, definition: StreamDefinition) -> list[SpillFile]:
+        """Begin a new generation of a stream, empty: the files that the old one leaves behind."""
+        files = self.keeper.forget(stream, stream.truncate(definition))
+        self.producers[definition.id].truncated()
+        self.truncated = {**self.truncated, definition.id: definition.generation}
+        return files
 
     def drop(self, stream_id: int) -> None:
         """Let go of a stream."""
@@ -153,9 +163,10 @@ class Published:
         with self._lock:  # streams may be dropped meanwhile
             known_streams = [(stream, self.producers[i]) for i, stream in self.streams.items()]
         heads = {stream.definition.id: [x.head for x in stream.streamlets] for stream, _ in known_streams}
+        generations = {stream.definition.id: stream.definition.generation for stream, _ in known_streams}
         for request in unwritten:
             for draft, base in zip(request.drafts, request.bases, strict=True):
-                if draft.stream in heads:
+                if generations.get(draft.stream) == draft.generation:
                     known = heads[draft.stream]
                     known[draft.streamlet] = min(known[draft.streamlet], base)
         # Their retries must be appends again after a crash, so what is written down must not know them either.

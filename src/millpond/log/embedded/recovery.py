@@ -86,8 +86,11 @@ def restore_stream(recovered: Recovered, stream: LiveStream, producers: Producer
     state = recovered.states.pop(definition.id, None)
     by_streamlet = recovered.frames.pop(definition.id, {})
     floors = _floors(recovered, definition)
-    if state is not None and state.generation == definition.generation:
+    if state is not None:
         producers.restore(state.producers)
+        if state.generation != definition.generation:  # truncated since: what it knows of offsets is over
+            state = None
+            producers.truncated()
     _record_producers(producers, by_streamlet, definition.generation)
     for streamlet in stream.streamlets:
         number = streamlet.number
@@ -123,10 +126,11 @@ def _record_producers(
         (file.number, frame.position, frame)
         for found in by_streamlet.values()
         for frame, file in found
-        if frame.sequence and frame.producer and frame.generation == generation
+        if frame.sequence and frame.producer
     ]
     for _, _, frame in sorted(sent, key=lambda each: each[:2]):
-        ranges = {frame.streamlet: OffsetRange(frame.base, frame.base + frame.rows)}
+        here = frame.generation == generation  # of an earlier one only that it was sent is known
+        ranges = {frame.streamlet: OffsetRange(frame.base, frame.base + frame.rows)} if here else {}
         producers.record(frame.producer.decode(), frame.sequence - 1, ranges)
 
 
