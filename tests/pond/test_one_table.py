@@ -43,14 +43,14 @@ def traffic(stream: millpond.Stream) -> Iterator[Traffic]:
     state, stop = Traffic(), threading.Event()
 
     def write() -> None:
-        while not stop.wait(0.002):  # the counts need the processor, too
+        while not stop.wait(0.01):  # the counts need the processor, too
             batch = rows(state.sent, state.sent + BATCH)
             state.sent += BATCH
             stream.append(batch)
             state.acked += BATCH
 
     def settle() -> None:
-        while not stop.wait(0.05):
+        while not stop.wait(0.2):  # some counts fall between two versions of the table, and some on one
             stream.settle()
             if isinstance(stream, millpond.Stream):  # a node merges objects by itself
                 stream.settling.compact()
