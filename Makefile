@@ -6,8 +6,12 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
+# Whoever forbids Python to keep what it compiled makes every process compile everything anew; tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
 # Narrow or extend what a command runs: make test ARGS="tests/log -k torn", make bench ARGS="append".
 ARGS ?=
+# More than there are cores to run them on, because most tests wait: for disks, servers, browsers.
+TEST_WORKERS ?= 4
 # How often the long fault runs kill and reopen a pond.
 MILLPOND_FAULT_CYCLES ?= 1000
 # 90 minutes: one test of 1,000 cycles is many times longer than the limit of an ordinary test.
@@ -26,8 +30,15 @@ setup: ## install Python packages (locked, into .venv) and Java, if missing; ins
 demo: setup ## run the main job end to end: append, settle, query live and settled data in Spark SQL
 	@$(BIN)/millpond demo $(ARGS)
 
-test: setup ## run all tests but the long ones
+test: setup ## run all tests but the long ones, several at a time; with ARGS, what they say, one after the other
+ifeq ($(strip $(ARGS)),)
+	@failed=0; \
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not long and not alone" || failed=$$?; \
+	$(BIN)/python -m pytest -m "alone and not long" || failed=$$?; \
+	exit $$failed
+else
 	@$(BIN)/python -m pytest $(ARGS)
+endif
 
 check: setup ## ruff, mypy --strict and the import order of the rooms
 	@$(BIN)/ruff check .

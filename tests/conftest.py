@@ -10,16 +10,20 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.together import SPARK, place_of, scheduler, unit_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
+# A test asks little of each plan and makes many: compiling them well takes longer than running them, on the same cores.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # No deadlines: two busy cores make any single example slow now and then, and that proves nothing.
 settings.register_profile(
@@ -41,6 +45,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark") and unit_of(item.nodeid) != SPARK:
+            raise pytest.UsageError(f"{item.nodeid} uses Spark: enter its file in tests/together.py")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: place_of(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where several workers share the tests, each gets what belongs together."""
+    return scheduler(config, log)
 
 
 @pytest.fixture
@@ -59,7 +73,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{TESTS / 'log4j2.properties'}",
+        "spark.driver.extraJavaOptions": f"{QUICK_JAVA} -Dlog4j2.configurationFile=file:{TESTS / 'log4j2.properties'}",
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.execution.arrow.pyspark.enabled": True,

@@ -18,7 +18,7 @@ import millpond
 from millpond.testing.fault_proxy import FaultProxy, Faults
 from tests.serving import Served, serving
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.alone]
 
 # Each reads at this rate, through a small window: a fraction of what there is.
 SLOW = Faults(answer_bytes_per_second=2_000)
