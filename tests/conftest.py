@@ -7,6 +7,7 @@ seconds. So a test leaves it as it found it: it drops the views it made and rest
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,12 @@ settings.register_profile(
     "long", parent=settings.get_profile("ci"), max_examples=2_000, stateful_step_count=80, derandomize=False
 )
 settings.load_profile(os.environ.get("MILLPOND_HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_configure() -> None:
+    """What a shell starts in the background ignores Ctrl-C, and so do its children: then none could be tested on it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
