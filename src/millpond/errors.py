@@ -80,6 +80,18 @@ class StreamExists(InvalidInput):
     code = "stream-exists"
 
 
+class NotAFile(InvalidInput):
+    """A stream of records where a file was meant."""
+
+    code = "not-a-file"
+
+
+class FileLocked(InvalidInput):
+    """Another writer holds the file alone. Nothing was appended."""
+
+    code = "file-locked"
+
+
 class StaleSequence(InvalidInput):
     """A producer sent a sequence number older than the window in which retries are recognised."""
 
@@ -111,7 +123,8 @@ class GroupConflict(InvalidInput):
 
 
 class Fenced(InvalidInput):
-    """A consumer that is no member of its group any more; others may have its records. Nothing was committed."""
+    """A consumer that is no member of its group any more, or a writer that lost its lock on a file: others may have
+    what it held. Nothing of this was kept."""
 
     code = "fenced"
 

@@ -13,11 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.client.connection import Connection
+from millpond.client.files import ServedFile
 from millpond.client.served import StreamForSpark
 from millpond.client.stream import RemoteStream
 from millpond.client.tokens import RemoteTokens
 from millpond.client.watch import Listing, Watch
 from millpond.errors import Forbidden, MillpondError
+from millpond.files import WithFiles
 from millpond.ingest.producer import Producer
 from millpond.model.definition import Durability, Settle, new_definition
 from millpond.model.names import check_name
@@ -33,7 +35,7 @@ DEFAULT_SETTLE = Settle()
 Progress = Callable[[str, int, int], None]
 
 
-class RemotePond:
+class RemotePond(WithFiles):
     """Made by `millpond.connect`. Thread-safe; a context manager that closes it."""
 
     def __init__(self, connection: Connection, node: Node) -> None:
@@ -57,6 +59,7 @@ class RemotePond:
         settle: Settle | None = DEFAULT_SETTLE,
         partition: Duration = "1d",
         memory: Size | None = None,
+        file: bool = False,
         exist_ok: bool = False,
     ) -> RemoteStream:
         """Create a stream. Without a schema it takes raw events: time, headers, body.
@@ -64,6 +67,7 @@ class RemotePond:
         `keys`: columns to look records up by, the first one primary (it decides the streamlet). `settle`: when it
         moves to the archive by itself; None means never. `partition`: the time that one directory of objects covers,
         by `event_time` where given, else by time of ingestion. `memory`: how much of it may be held in memory.
+        `file`: bytes by position, for `open_file`.
         """
         wanted = new_definition(
             name,
@@ -75,6 +79,7 @@ class RemotePond:
             settle=settle,
             partition=partition,
             memory=memory,
+            file=file,
         )
         when = None if settle is None else ask.SettleSpec(_seconds(settle.every_seconds), f"{settle.bytes_live}B")
         request = ask.Create(
@@ -87,6 +92,7 @@ class RemotePond:
             settle=when,
             partition=_seconds(wanted.partition_seconds),
             memory=None if wanted.memory_bytes is None else f"{wanted.memory_bytes}B",
+            file=file,
             exist_ok=exist_ok,
         )
         made = self._stream_of(self._connection.ask(request, StreamInfo))
@@ -123,6 +129,13 @@ class RemotePond:
         if gone is not None:
             gone.forget()
         self._watch.look()
+
+    def _file_desk(self, name: str, lease_seconds: float) -> ServedFile:
+        stream = self.stream(name)
+        return ServedFile(self._connection, stream, stream.info(), _seconds(lease_seconds))
+
+    def _file_names(self) -> list[str]:
+        return sorted(info.name for info in self._infos() if info.file)
 
     def audit(self) -> pa.Table:
         """What was discarded, when and why: the records of `_pond/audit`."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.errors import TooLarge
+from millpond.errors import InvalidValue, TooLarge
 from millpond.model.units import format_bytes
 
 # One append is one frame per streamlet in the journal, written and synced as a whole.
@@ -100,3 +100,11 @@ def _widths(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
         return np.full(len(column), max(kind.bit_width // 8, 1), np.int64)
     return np.asarray(pc.fill_null(pc.binary_length(column), 0), np.int64)
+
+
+def check_numbered(producer: str, sequence: int | None) -> None:
+    """`InvalidValue` unless an append has a producer and a sequence, or neither."""
+    if (sequence is None) != (not producer):
+        raise InvalidValue(
+            f"producer {producer!r} with sequence {sequence!r}", hint="give both, for an idempotent append, or none"
+        )

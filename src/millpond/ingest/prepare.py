@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from millpond.errors import InvalidRecord
+from millpond.errors import InvalidInput, InvalidRecord
 from millpond.ingest import raw
 from millpond.ingest.bounds import APPEND_BYTES_MAX, check_bytes
 from millpond.ingest.decode import decode
@@ -49,6 +49,7 @@ class Ingest:
 
     def prepare(self, rows: Any, now_micros: int) -> list[Part]:
         """The parts of an append, ready for the log; none for no rows. `InvalidRecord` or `TooLarge` keep nothing."""
+        self._check_records()
         if self.definition.raw:
             rows = raw.fill_rows(rows, now_micros)
         found = decode(self._codec, rows, self._bytes_max)
@@ -57,6 +58,10 @@ class Ingest:
         if self.definition.raw:
             found = raw.fill_batch(found, now_micros)
         return route_batch(self.definition, found, self._turn)
+
+    def _check_records(self) -> None:
+        if self.definition.file:  # its events say which bytes they hold, which is known where they are appended alone
+            raise InvalidInput(f"{self.definition.name} is a file", hint="pond.open_file(name, 'a') appends to it")
 
     def to_batch(self, rows: Any) -> pa.RecordBatch:
         """Checked as by `prepare`, as one batch for another process to take in, which gives raw events their time."""
@@ -94,10 +99,12 @@ class Ingest:
 
     def json_row(self, text: bytes) -> Row:
         """A single record given as a JSON object, checked; `InvalidRecord` says what is wrong with it."""
+        self._check_records()
         return self._json.one(text)
 
     def checked_row(self, row: Any) -> Row:
         """A single record given as a dict, checked; a raw event may leave out what it will be given."""
+        self._check_records()
         return self._codec.validate_one(row)
 
     def encode_checked(self, rows: Sequence[Row], now_micros: int) -> EncodedRows:

@@ -33,6 +33,7 @@ def new_definition(
     settle: Settle | None,
     partition: Duration,
     memory: Size | None,
+    file: bool,
 ) -> StreamDefinition:
     """A stream as it is asked for, checked; the catalog gives it its id. Without a schema: raw events."""
     return StreamDefinition(
@@ -47,6 +48,7 @@ def new_definition(
         partition_seconds=int(parse_seconds(partition)),
         memory_bytes=None if memory is None else parse_bytes(memory),
         raw=schema is None,
+        file=file,
     )
 
 
@@ -94,12 +96,15 @@ class StreamDefinition:
     memory_bytes: int | None = None
     raw: bool = False
     generation: int = 1
+    file: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.streamlets <= STREAMLETS_MAX:
             raise InvalidValue(f"{self.streamlets} streamlets", hint=f"1 to {STREAMLETS_MAX}")
         if self.partition_seconds < 60:
             raise InvalidValue(f"a time partition of {self.partition_seconds} s is too short", hint="at least 60s")
+        if self.file and (not self.raw or self.keys or self.streamlets != 1):
+            raise InvalidSchema("a file has a schema, keys or streamlets", hint="it has none, and one streamlet")
         for key in self.keys:
             kind = self._field(key, "key").type
             if pa.types.is_nested(kind):

@@ -9,7 +9,7 @@ from millpond.model.schema import decode_schema, encode_schema
 from millpond.model.units import Bytes, Seconds
 
 
-class StoredDefinition(msgspec.Struct):
+class StoredDefinition(msgspec.Struct, omit_defaults=True):
     """A `StreamDefinition` as JSON."""
 
     id: int
@@ -25,6 +25,7 @@ class StoredDefinition(msgspec.Struct):
     memory_bytes: int | None
     raw: bool
     generation: int
+    file: bool = False
 
 
 def encode_definition(definition: StreamDefinition) -> str:
@@ -44,6 +45,7 @@ def encode_definition(definition: StreamDefinition) -> str:
         memory_bytes=definition.memory_bytes,
         raw=definition.raw,
         generation=definition.generation,
+        file=definition.file,
     )
     return msgspec.json.encode(stored).decode()
 
@@ -67,4 +69,5 @@ def decode_definition(body: str) -> StreamDefinition:
         memory_bytes=stored.memory_bytes,
         raw=stored.raw,
         generation=stored.generation,
+        file=stored.file,
     )

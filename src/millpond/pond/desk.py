@@ -26,6 +26,7 @@ from millpond.model.definition import check_durability
 from millpond.model.schema_text import parse_schema, parse_type
 from millpond.model.stored_definition import encode_definition
 from millpond.pond.bounds import Bounds
+from millpond.pond.file_calls import file_calls
 from millpond.pond.gate import Gate
 from millpond.pond.watched import WatchedReader
 from millpond.query import Where, parse_start, parse_value
@@ -75,6 +76,7 @@ class PondDesk:
             ask.Explain: lambda caller, request: self._stream(request).explain(_where(request)),
             ask.Verify: lambda caller, request: pond.verify(),
             ask.TakeSnapshot: lambda caller, request: _mark(*_snapshot(self._stream(request))),
+            **file_calls(self._stream),
             ask.CreateToken: lambda caller, request: gate.create(request),
             ask.ListTokens: lambda caller, request: gate.tokens(),
             ask.RevokeToken: lambda caller, request: gate.revoke(request.token),
@@ -156,12 +158,15 @@ class PondDesk:
 
     def append(self, caller: Caller, request: ask.Append, rows: Any) -> Ack:
         self._admit(caller, request)
-        return self._stream(request).append(
-            rows,
-            producer=request.producer,
-            sequence=request.sequence,
-            durability=None if request.durability is None else check_durability(request.durability),
-        )
+        stream = self._stream(request)
+        how: dict[str, Any] = {
+            "producer": request.producer,
+            "sequence": request.sequence,
+            "durability": None if request.durability is None else check_durability(request.durability),
+        }
+        if request.epoch is not None:
+            return stream.file.append(rows, epoch=request.epoch, **how)
+        return stream.append(rows, **how)
 
     def definition(self, caller: Caller, request: ask.StreamRequest) -> model.StreamDefinition:
         self._admit(caller, request)
@@ -182,6 +187,7 @@ class PondDesk:
             sequence=request.sequence,
             durability=None if request.durability is None else check_durability(request.durability),
             after=after,
+            epoch=request.epoch,
         )
 
     # Calls.
@@ -213,6 +219,7 @@ class PondDesk:
             settle=None if settle is None else model.Settle(every=settle.every, bytes=settle.bytes),
             partition=request.partition,
             memory=request.memory,
+            file=request.file,
             exist_ok=request.exist_ok,
         )
         return made.info()

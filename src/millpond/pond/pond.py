@@ -18,6 +18,7 @@ import pyarrow as pa
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
 from millpond.errors import Damaged, MillpondError, PondClosed, StreamExists, StreamNotFound, TooLarge
+from millpond.files import WithFiles
 from millpond.ingest import Ingest
 from millpond.ingest.producer import Producer
 from millpond.log.embedded.engine import EmbeddedLog
@@ -32,6 +33,7 @@ from millpond.pond.background import Background
 from millpond.pond.catalog import AUDIT, CATALOG, OWN_STREAMS, Catalog
 from millpond.pond.desk import PondDesk
 from millpond.pond.directory import PondDirectory
+from millpond.pond.file_calls import HereFile
 from millpond.pond.gate import SecretGate
 from millpond.pond.staging import Staging
 from millpond.pond.stream import Stream
@@ -50,7 +52,7 @@ DEFAULT_SETTLE = Settle()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Pond:
+class Pond(WithFiles):
     """Made by `millpond.open`. Thread-safe; a context manager that closes it."""
 
     def __init__(
@@ -96,6 +98,7 @@ class Pond:
         settle: Settle | None = DEFAULT_SETTLE,
         partition: Duration = "1d",
         memory: Size | None = None,
+        file: bool = False,
         exist_ok: bool = False,
     ) -> Stream:
         """Create a stream. Without a schema it takes raw events: time, headers, body.
@@ -103,6 +106,7 @@ class Pond:
         `keys`: columns to look records up by, the first one primary (it decides the streamlet). `settle`: when it
         moves to the archive by itself; None means never. `partition`: the time that one directory of objects covers,
         by `event_time` where given, else by time of ingestion. `memory`: how much of it may be held in memory.
+        `file`: bytes by position, for `open_file`.
         """
         definition = new_definition(
             name,
@@ -114,6 +118,7 @@ class Pond:
             settle=settle,
             partition=partition,
             memory=memory,
+            file=file,
         )
         with self._changing():
             if name in self._streams:
@@ -173,6 +178,12 @@ class Pond:
                 stream.archive.delete()
             finally:  # it is dropped whatever is left of it, which the next open removes
                 self._tell(Change("dropped", name))
+
+    def _file_desk(self, name: str, lease_seconds: float) -> HereFile:
+        return HereFile(self.stream(name))
+
+    def _file_names(self) -> list[str]:
+        return [stream.name for stream in self.streams() if stream.definition.file]
 
     def audit(self) -> pa.Table:
         """What was discarded, when and why: the records of `_pond/audit`."""

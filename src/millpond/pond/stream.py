@@ -13,9 +13,11 @@ from millpond import query
 from millpond.archive.settle import SettleReport
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
-from millpond.errors import Backpressure, InvalidValue, MillpondError, StreamNotFound
+from millpond.errors import Backpressure, MillpondError, StreamNotFound
+from millpond.files import ByteFile
 from millpond.ingest import Ingest, NotPlain
 from millpond.ingest.batching import Batching, OnError
+from millpond.ingest.bounds import check_numbered
 from millpond.ingest.producer import Producer, name_and_start
 from millpond.log.engine import Ack, LogEngine, Part, Told
 from millpond.model.definition import Durability, StreamDefinition, check_durability
@@ -56,6 +58,7 @@ class Stream:
         self.telemetry, self._refused = StreamTelemetry(), telemetry.log.refused
         self._take_in(definition)
         self.halves = Halves(lambda: self.definition, log, archive)
+        self.file = ByteFile(self.halves, clock, settings.append_bytes_max)
         self.settling = Settling(definition, log, archive, clock, settings, telemetry, self.telemetry)
         loading = Loading(lambda: self.definition, archive, clock, settings)
         self.bulk = StreamBulk(self, loading, staging, clock, lambda rows: self._prepare(rows, "", None, None))
@@ -109,6 +112,8 @@ class Stream:
                 return self._append_row(rows, self._durability)
             except NotPlain:
                 pass  # it takes code that is not ours to read it: not in a thread that others wait for
+        if self.definition.file:
+            return self.file.append(rows, producer=producer, sequence=sequence, durability=durability)
         parts, options = self._prepare(rows, producer, sequence, durability)
         return self._log.append(self.definition.id, parts, **options)
 
@@ -121,9 +126,17 @@ class Stream:
         sequence: int | None = None,
         durability: Durability | None = None,
         after: object = None,
+        epoch: int | None = None,
     ) -> object:
-        """As `append`, without waiting for the commit: see `LogEngine.submit`."""
+        """As `append`, without waiting for the commit: see `LogEngine.submit`. `epoch`: of one who holds a file alone;
+        appends to files do wait, each for the one before it."""
         try:
+            if self.definition.file or epoch is not None:
+                told(
+                    self.file.append(rows, producer=producer, sequence=sequence, durability=durability, epoch=epoch),
+                    None,
+                )
+                return None
             parts, options = self._prepare(rows, producer, sequence, durability)
             return self._log.submit(self.definition.id, parts, told, after=after, **options)
         except MillpondError as error:
@@ -135,10 +148,7 @@ class Stream:
     ) -> tuple[list[Part], dict[str, Any]]:
         definition = self.definition
         chosen = definition.durability if durability is None else check_durability(durability)
-        if (sequence is None) != (not producer):
-            raise InvalidValue(
-                f"producer {producer!r} with sequence {sequence!r}", hint="give both, for an idempotent append, or none"
-            )
+        check_numbered(producer, sequence)
         ingest = self._ingest
         now = self._clock.now_micros()
         return ingest.prepare(rows, now), {

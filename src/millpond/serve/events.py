@@ -81,7 +81,7 @@ class EventRoute:
         intake = desk.intake(caller, request)
         kind = headers.get(b"content-type", b"")
         if intake.definition.raw:
-            if kind.partition(b";")[0].strip().lower() in MANY:
+            if intake.definition.file or kind.partition(b";")[0].strip().lower() in MANY:
                 return False, None, caller
             body = await read_body(receive, headers, self._settings)
             if len(body) > EVENT_BYTES_MAX:

@@ -121,6 +121,7 @@ class CreateBody(Struct, frozen=True, forbid_unknown_fields=True):
     settle: ask.SettleSpec | None = ask.SettleSpec()
     partition: ask.Units = "1d"
     memory: ask.Units | None = None
+    file: bool = False
 
 
 class AlterBody(Struct, frozen=True, forbid_unknown_fields=True):

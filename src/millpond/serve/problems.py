@@ -36,6 +36,8 @@ STATUS_OF = {
     "unsupported-media-type": 415,
     "stream-exists": 409,
     "stale-sequence": 409,
+    "not-a-file": 400,
+    "file-locked": 409,
     "group-conflict": 409,
     "fenced": 409,
     "transaction-over": 409,

@@ -56,6 +56,7 @@ class StreamInfo:
     schema_version: int
     generation: int
     archive: str
+    file: bool = False
 
     @classmethod
     def of(cls, definition: StreamDefinition, archive: str) -> StreamInfo:
@@ -78,6 +79,7 @@ class StreamInfo:
             schema_version=definition.schema_version,
             generation=definition.generation,
             archive=archive,
+            file=definition.file,
         )
 
     def definition(self) -> StreamDefinition:
@@ -99,6 +101,7 @@ class StreamInfo:
             memory_bytes=self.memory_bytes,
             raw=self.raw,
             generation=self.generation,
+            file=self.file,
         )
 
 

@@ -106,6 +106,7 @@ class Create(NameRequest, frozen=True, tag="create"):
     settle: SettleSpec | None = SettleSpec()
     partition: Units = "1d"
     memory: Units | None = None
+    file: bool = False
     exist_ok: bool = False
 
 
@@ -183,6 +184,40 @@ class TakeSnapshot(StreamRequest, frozen=True, tag="snapshot"):
     right: ClassVar[Right | None] = "read"
 
 
+class FindPlace(StreamRequest, frozen=True, tag="file-place"):
+    """-> `FilePlace`: where a byte of a file is; without a position, its end."""
+
+    right: ClassVar[Right | None] = "read"
+
+    position: Count | None = None
+
+
+class FindEnd(StreamRequest, frozen=True, tag="file-end"):
+    """-> `FileEnd`: the position behind the event at an offset of a file; without one, behind the last."""
+
+    right: ClassVar[Right | None] = "write"
+
+    offset: Count | None = None
+
+
+class LockFile(StreamRequest, frozen=True, tag="file-lock"):
+    """-> `FileLock`: the file is held alone, for as long as a lease without a sign of life. With the epoch of a lock
+    that is held: a sign of life."""
+
+    right: ClassVar[Right | None] = "write"
+
+    lease: Units = "10s"
+    epoch: Count | None = None
+
+
+class UnlockFile(StreamRequest, frozen=True, tag="file-unlock"):
+    """-> null. Nothing happens if the lock was lost before."""
+
+    right: ClassVar[Right | None] = "write"
+
+    epoch: Count = 0
+
+
 class CreateToken(Request, frozen=True, tag="create-token"):
     """-> `NewToken`, the only time that the secret is told."""
 
@@ -222,6 +257,10 @@ Call = (
     | Explain
     | Verify
     | TakeSnapshot
+    | FindPlace
+    | FindEnd
+    | LockFile
+    | UnlockFile
     | CreateToken
     | ListTokens
     | RevokeToken
@@ -306,3 +345,5 @@ class Append(StreamRequest, frozen=True, tag="append"):
     producer: str = ""
     sequence: Annotated[int, msgspec.Meta(ge=0)] | None = None
     durability: str | None = None
+    # Of a file that the caller holds alone.
+    epoch: Count | None = None
