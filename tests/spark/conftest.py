@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
+from tests.spark.streaming import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,3 +79,9 @@ def live_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def by_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Live records are fetched by tasks, however few they are: later, more than once, and each at its own moment."""
     monkeypatch.setattr("millpond.spark.live.ROWS_HELD_MAX", 0)
+
+
+@pytest.fixture
+def reading(spark: SparkSession, meters: millpond.Stream, pond: millpond.Pond, tmp_path: Path) -> Reading:
+    """A streaming query over `meters`, not yet started."""
+    return Reading(spark, pond.path, "grid/meters", tmp_path / "checkpoint")

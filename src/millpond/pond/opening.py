@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import weakref
 from collections.abc import Callable
 from dataclasses import fields
 
@@ -21,6 +22,14 @@ logger = logging.getLogger(__name__)
 SHOW_AFTER_SECONDS = 1.0
 
 Progress = Callable[[int, int], None]
+
+# The ponds that this process has opened, by their directories: what Spark is asked to read may be one of them.
+_opened: weakref.WeakValueDictionary[str, Pond] = weakref.WeakValueDictionary()
+
+
+def open_here(path: str | os.PathLike[str]) -> Pond | None:
+    """The pond in that directory, if this process has opened it; it may be closed by now."""
+    return _opened.get(os.path.realpath(path))
 
 
 def open_pond(
@@ -68,6 +77,7 @@ def open_pond(
             settle_on_close=settle_on_close,
         )
         pond.telemetry.open_seconds = time.monotonic_seconds() - began
+        _opened[os.path.realpath(where)] = pond
         return pond
     except BaseException:
         try:

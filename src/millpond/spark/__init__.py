@@ -1,6 +1,6 @@
 """Spark over the pond: everything that touches pyspark or py4j.
 
-`to_spark` and `attach` are called by `Stream.to_spark` and `Pond.attach`; `last_query` is for users.
+`to_spark` and `attach` are called by `Stream.to_spark` and `Pond.attach`; `register` and `last_query` are for users.
 
 How a query runs. A stream is a DataFrame: the union of a file scan of its settled objects, by Spark's own Parquet
 reader, and a scan of its live ranges, fetched by Flight. Both are open until a query is optimised: then a rule of ours
@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.errors import InvalidInput
 from millpond.spark.planner import planner_of
+from millpond.spark.provider import register
 from millpond.spark.report import QueryFigures
 from millpond.spark.views import Attachment, attach
 from millpond.wire.served import ServedStream
 
-__all__ = ["to_spark", "attach", "last_query", "Attachment", "QueryFigures"]
+__all__ = ["to_spark", "attach", "register", "last_query", "Attachment", "QueryFigures"]
 
 
 def to_spark(stream: ServedStream, spark: SparkSession) -> DataFrame:

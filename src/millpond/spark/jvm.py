@@ -10,12 +10,17 @@ that reach executors hold nothing of it.
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -31,6 +36,7 @@ DESCRIPTORS_OF_SELECT = 1_024
 
 # In the order of compilation: each may use those before it.
 SOURCES = (
+    "Answers",
     "ExpressionText",
     "CarefulParquet",
     "ObjectTable",
@@ -38,18 +44,26 @@ SOURCES = (
     "SettledIndex",
     "LiveRelation",
     "SnapshotRule",
+    "PondOffset",
+    "MicroBatch",
+    "PondSource",
+    "PondProvider",
     "Workshop",
 )
+# Found by Spark itself, by its name, so it must lie where Spark's class loader looks. All others see it, too.
+FOUND_BY_NAME = "DefaultSource"
 PACKAGE = "millpond.spark"
 
 # What the Java sources import, and what is called from here: class -> members.
 NAMES: dict[str, tuple[str, ...]] = {
-    "org.codehaus.janino.SimpleCompiler": ("setParentClassLoader", "cook", "getClassLoader"),
+    "org.codehaus.janino.SimpleCompiler": ("setParentClassLoader", "cook", "getBytecodes", "getClassLoader"),
+    "org.apache.hadoop.fs.FSDataInputStream": ("readAllBytes",),
     "org.apache.hadoop.fs.FileStatus": (),
     "org.apache.hadoop.fs.Path": (),
-    "org.apache.spark.api.python.PythonUtils": ("toSeq", "toScalaMap"),
     "org.apache.spark.api.java.JavaSparkContext": ("parallelize",),
+    "org.apache.spark.api.python.PythonUtils": ("toSeq", "toScalaMap"),
     "org.apache.spark.rdd.RDD": (),
+    "org.apache.spark.sql.Dataset": ("where", "union"),
     "org.apache.spark.sql.ExperimentalMethods": ("extraOptimizations", "extraOptimizations_$eq"),
     "org.apache.spark.sql.SQLContext": (),
     "org.apache.spark.sql.catalyst.InternalRow": ("empty",),
@@ -66,14 +80,27 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.catalyst.plans.logical.Subquery": (),
     "org.apache.spark.sql.catalyst.plans.logical.Union": (),
     "org.apache.spark.sql.catalyst.rules.Rule": ("apply",),
+    "org.apache.spark.sql.catalyst.types.DataTypeUtils": ("toAttributes",),
     "org.apache.spark.sql.classic.Dataset": ("queryExecution", "schema", "union"),
+    "org.apache.spark.sql.classic.Dataset$": ("ofRows",),
     "org.apache.spark.sql.classic.SparkSession": (
         "baseRelationToDataFrame",
         "experimental",
         "parseDataType",
+        "sessionState",
         "sessionUUID",
         "sparkContext",
         "sqlContext",
+    ),
+    "org.apache.spark.sql.connector.read.streaming.Offset": ("json",),
+    "org.apache.spark.sql.connector.read.streaming.ReadAllAvailable": (),
+    "org.apache.spark.sql.connector.read.streaming.ReadLimit": (),
+    "org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics": ("metrics",),
+    "org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow": (
+        "getDefaultReadLimit",
+        "latestOffset",
+        "prepareForTriggerAvailableNow",
+        "reportLatestOffset",
     ),
     "org.apache.spark.sql.execution.QueryExecution": ("toRdd",),
     "org.apache.spark.sql.execution.arrow.ArrowConverters$": ("fromIPCStream",),
@@ -81,13 +108,40 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.execution.datasources.FileStatusWithMetadata": (),
     "org.apache.spark.sql.execution.datasources.HadoopFsRelation": ("location",),
     "org.apache.spark.sql.execution.datasources.LogicalRelation": ("copy",),
+    "org.apache.spark.sql.execution.datasources.LogicalRelation$": ("apply",),
     "org.apache.spark.sql.execution.datasources.PartitionDirectory": (),
     "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat": ("buildReaderWithPartitionValues",),
+    "org.apache.spark.sql.execution.streaming.Offset": (),
+    "org.apache.spark.sql.execution.streaming.Source": (
+        "getBatch",
+        "getOffset",
+        "commit",
+        "schema",
+        "stop",
+        "initialOffset",
+        "deserializeOffset",
+    ),
+    "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager": (
+        "createAtomic",
+        "exists",
+        "mkdirs",
+        "open",
+    ),
+    "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$": ("create",),
+    "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$CancellableFSDataOutputStream": (
+        "cancel",
+        "close",
+        "write",
+    ),
     "org.apache.spark.sql.sources.BaseRelation": ("needConversion",),
     "org.apache.spark.sql.sources.CatalystScan": ("buildScan",),
     "org.apache.spark.sql.sources.Filter": ("references",),
+    "org.apache.spark.sql.sources.RelationProvider": ("createRelation",),
+    "org.apache.spark.sql.sources.StreamSourceProvider": ("createSource", "sourceSchema"),
+    "org.apache.spark.sql.types.DataType": ("fromJson",),
     "org.apache.spark.sql.util.CloseableIterator": ("close",),
     "org.apache.spark.unsafe.types.UTF8String": ("isValid",),
+    "org.apache.spark.util.MutableURLClassLoader": ("addURL",),
     "scala.runtime.AbstractPartialFunction": ("applyOrElse",),
 }
 
@@ -116,7 +170,7 @@ class Jvm:
     ) -> DataFrame:
         """A DataFrame of both halves of the stream `key`, still open: each query of it gets a snapshot of its own."""
         struct = self.struct(schema)
-        settled = self.workshop.settled(key, name, known, struct, self._java_map(options), self._session)
+        settled = self.workshop.settled(key, name, known, struct, self.java_map(options), self._session)
         live = self.workshop.live(key, name, self._session.sqlContext(), struct)
         frame = self._session.baseRelationToDataFrame(settled).union(self._session.baseRelationToDataFrame(live))
         return DataFrame(frame, self._spark)
@@ -142,7 +196,11 @@ class Jvm:
         """The RDD of the rows in an Arrow stream, which the driver holds."""
         return self.workshop.rows(stream, self.struct(schema), self._session.sparkContext())
 
-    def _java_map(self, items: dict[str, str]) -> Java:
+    def serve(self, opening: Callback) -> None:
+        """Let `format("millpond")` ask `opening` in all sessions of this JVM."""
+        self.workshop.serve(opening)
+
+    def java_map(self, items: dict[str, str]) -> Java:
         found = self._jvm.java.util.HashMap()
         for name, value in items.items():
             found.put(name, value)
@@ -162,6 +220,14 @@ class Callback:
 
     def apply(self, first: str, second: str) -> Any:
         return self._function(first, second)
+
+
+def session_of(session: Java) -> SparkSession:
+    """Python's face of a session that the JVM speaks of."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        raise SparkUnavailable("Spark was stopped", hint="get a new session from SparkSession.builder")
+    return SparkSession(context, session)
 
 
 def check_session(spark: SparkSession) -> None:
@@ -220,6 +286,7 @@ def _workshop(spark: SparkSession) -> Java:
         if known is None or known[0] is not gateway:
             ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
             _check_callbacks(gateway)
+            _publish(spark)
             known = _workshops[id(gateway)] = (gateway, _compile(spark, gateway, SOURCES))
         return known[1]
 
@@ -228,16 +295,36 @@ def _compile(spark: SparkSession, gateway: Any, sources: Sequence[str]) -> Java:
     jvm: Java = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for name in sources:
-        try:
-            compiler = jvm.org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(loader)
-            compiler.cook(java_source(name))
-        except Exception as error:  # py4j wraps whatever Java throws
-            missing = missing_names(spark)
-            raise SparkUnavailable(
-                f"Spark's planner has changed: {', '.join(missing) or f'{name}.java does not compile'}",
-                hint=f"Millpond is made for Spark {VERSION}: pip install 'pyspark=={VERSION}.*'",
-            ) from error
-        loader = compiler.getClassLoader()
+        loader = _cooked(spark, loader, name).getClassLoader()
     made = loader.loadClass(f"{PACKAGE}.{sources[-1]}").getConstructors()[0]
     return made.newInstance(gateway.new_array(jvm.java.lang.Object, 0))
+
+
+def _cooked(spark: SparkSession, loader: Java, name: str) -> Java:
+    """The compiler that has compiled one source, which may use whatever `loader` finds."""
+    jvm: Java = spark._jvm
+    try:
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(java_source(name))
+    except Exception as error:  # py4j wraps whatever Java throws
+        missing = missing_names(spark)
+        raise SparkUnavailable(
+            f"Spark's planner has changed: {', '.join(missing) or f'{name}.java does not compile'}",
+            hint=f"Millpond is made for Spark {VERSION}: pip install 'pyspark=={VERSION}.*'",
+        ) from error
+    return compiler
+
+
+def _publish(spark: SparkSession) -> None:
+    """Put the class that Spark looks for by name into a directory of Spark's class loader. A JVM that has it keeps it:
+    a class is loaded once."""
+    jvm: Java = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    directory = tempfile.mkdtemp(prefix="millpond-spark-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    for name, code in dict(_cooked(spark, loader, FOUND_BY_NAME).getBytecodes()).items():
+        path = Path(directory, *name.split(".")).with_suffix(".class")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(code))
+    loader.addURL(jvm.java.io.File(directory).toURI().toURL())

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from millpond.errors import MillpondError
+from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import TRUE, Predicate
 from millpond.model.schema import OFFSET, stored_schema
 from millpond.spark.catalyst import translate
@@ -85,11 +87,16 @@ class SessionPlanner:
     def frame(self, stream: ServedStream) -> DataFrame:
         """A DataFrame of the stream, live ∪ settled."""
         settled = stream.snapshot().settled
-        key = f"{stream.pond_id} {settled.root}"  # a root alone is one on each node
+        key = self.key(stream, settled)
         with self._lock:
             self._streams[key] = stream
         schema = spark_schema(stored_schema(stream.definition.schema))
         return self.jvm.settled_and_live(key, stream.name, self.table(key, settled), schema, OPTIONS)
+
+    @staticmethod
+    def key(stream: ServedStream, settled: SettledSnapshot) -> str:
+        """What tells streams apart in the JVM. A root alone is one on each node."""
+        return f"{stream.pond_id} {settled.root}"
 
     def table(self, key: str, settled: SettledSnapshot) -> Java:
         """The snapshot's objects in the JVM: loaded anew only if they have changed."""
@@ -117,10 +124,10 @@ class SessionPlanner:
             rows = sum(map(len, snapshot.live.values()))
             return self.jvm.workshop.pinned(self.table(key, snapshot.settled), rows, Callback(scan.answer))
         except MillpondError as error:
-            return f"Millpond: {error} [{error.code}]"
+            return f"!Millpond: {error} [{error.code}]"
         except Exception as error:  # an exception here would reach the user as py4j's, without its text
             logger.exception("no snapshot for a query")
-            return f"Millpond: no snapshot of the stream {key}: {type(error).__name__}: {error}"
+            return f"!Millpond: no snapshot of the stream {key}: {type(error).__name__}: {error}"
 
     def _figures_of(self, query: str) -> QueryFigures:
         figures = self._figures.get(query)
@@ -141,13 +148,20 @@ class PinnedScan:
     """One stream in one query. Lives as long as the query's plan does in the JVM."""
 
     def __init__(
-        self, planner: SessionPlanner, stream: ServedStream, snapshot: Snapshot, figures: QueryFigures
+        self,
+        planner: SessionPlanner,
+        stream: ServedStream,
+        snapshot: Snapshot,
+        figures: QueryFigures,
+        live: Mapping[int, OffsetRange] | None = None,
     ) -> None:
+        """`live`: which of the live offsets; None means all of the snapshot's."""
         self._planner = planner
         self._stream = stream
         self._definition = stream.definition
         self._snapshot = snapshot
         self._figures = figures
+        self._live_ranges = snapshot.live if live is None else live
 
     def answer(self, question: str, text: str) -> Any:
         """Called by the planner, once per scan and each time that Spark plans it anew."""
@@ -156,10 +170,10 @@ class PinnedScan:
         try:
             return self._live(text)
         except MillpondError as error:
-            return f"Millpond: {error} [{error.code}]"
+            return f"!Millpond: {error} [{error.code}]"
         except Exception as error:  # an exception here would reach the user as py4j's, without its text
             logger.exception("the live half of a query could not be planned")
-            return f"Millpond: the live half of {self._stream.name}: {type(error).__name__}: {error}"
+            return f"!Millpond: the live half of {self._stream.name}: {type(error).__name__}: {error}"
 
     def _objects(self, predicates: str) -> bytearray:
         """A bit per object, least significant first."""
@@ -184,8 +198,8 @@ class PinnedScan:
         definition = self._definition
         spark = self._planner.spark
         cores = spark.sparkContext.defaultParallelism
-        tickets = tickets_for(definition.id, self._snapshot.generation, self._snapshot.live, columns, predicate, cores)
-        rows = sum(map(len, self._snapshot.live.values()))
+        tickets = tickets_for(definition.id, self._snapshot.generation, self._live_ranges, columns, predicate, cores)
+        rows = sum(map(len, self._live_ranges.values()))
         self._figures.live[text] = LiveScan(self._stream.name, rows, len(tickets))
         everything = spark_schema(stored_schema(definition.schema))
         schema = StructType([everything[name] for name in columns])

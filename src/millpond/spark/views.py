@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from millpond.errors import Forbidden, MillpondError, StreamNotFound
 from millpond.model.names import view_name
 from millpond.spark.planner import SessionPlanner, planner_of
+from millpond.spark.provider import register
 from millpond.wire.served import Change, ServedPond, ServedStream
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ _attaching = threading.Lock()
 
 def attach(pond: ServedPond, spark: SparkSession) -> Attachment:
     """Make every stream of the pond a view of the session, now and as streams come and go. Once is enough."""
+    register(spark)
     planner = planner_of(spark)
     with _attaching:
         attached = planner.attachments.get(id(pond))

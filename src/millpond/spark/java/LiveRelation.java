@@ -44,8 +44,7 @@ public class LiveRelation extends BaseRelation implements CatalystScan {
     StringBuilder wanted = new StringBuilder();
     for (int i = 0; i < columns.size(); i++) wanted.append(((Attribute) columns.apply(i)).name()).append('\0');
     Object found = pinned.steering.apply("live", wanted.append(ExpressionText.write(predicates)).toString());
-    if (found instanceof String) throw new IllegalArgumentException((String) found);
-    return (RDD) found;
+    return (RDD) Answers.checked(found);
   }
 
   public SQLContext sqlContext() {

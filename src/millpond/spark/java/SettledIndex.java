@@ -37,7 +37,8 @@ public class SettledIndex implements FileIndex {
 
   public Seq listFiles(Seq partitionFilters, Seq dataFilters) {
     PinnedStream.check(pinned, name);
-    return pinned.objects.select((byte[]) pinned.steering.apply("objects", ExpressionText.write(dataFilters)));
+    Object found = pinned.steering.apply("objects", ExpressionText.write(dataFilters));
+    return pinned.objects.select((byte[]) Answers.checked(found));
   }
 
   public Seq rootPaths() {

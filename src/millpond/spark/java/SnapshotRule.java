@@ -56,9 +56,7 @@ public class SnapshotRule extends Rule {
 
     private PinnedStream stream(String key) {
       if (!streams.containsKey(key)) {
-        Object found = pin.apply(query, key);
-        if (found instanceof String) throw new IllegalArgumentException((String) found);
-        streams.put(key, found);
+        streams.put(key, Answers.checked(pin.apply(query, key)));
       }
       return (PinnedStream) streams.get(key);
     }

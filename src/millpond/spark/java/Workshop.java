@@ -51,6 +51,22 @@ public class Workshop {
     return new JavaSparkContext(context).parallelize(copies, 1).rdd();
   }
 
+  /** Let format("millpond") work in this JVM. */
+  public void serve(BiFunction opening) {
+    PondProvider provider = new PondProvider(opening);
+    millpond.DefaultSource.streams = provider;
+  }
+
+  /** A Python function as an object of the JVM, for Python to answer with. */
+  public BiFunction function(BiFunction function) {
+    return function;
+  }
+
+  public MicroBatch batch(
+      String key, String name, PinnedStream pinned, boolean settled, String where, java.util.Map options) {
+    return new MicroBatch(key, name, pinned, settled, where, options);
+  }
+
   public BaseRelation live(String key, String name, SQLContext context, StructType schema) {
     return new LiveRelation(key, name, context, schema, null);
   }

@@ -1,0 +1,77 @@
+package millpond.spark;
+
+import java.lang.ref.WeakReference;
+import java.util.ArrayDeque;
+import java.util.Iterator;
+import java.util.function.BiFunction;
+import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.streaming.Source;
+import org.apache.spark.sql.sources.StreamSourceProvider;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.Tuple2;
+import scala.collection.immutable.Map;
+
+/** Makes sources for format("millpond"): options go to Python, which answers with what it takes to make one. */
+public class PondProvider implements StreamSourceProvider {
+  /** How many frames may be loaded and not yet started before the oldest one's schema is looked up anew. */
+  private static final int LOADED_MAX = 256;
+
+  /** Python: (question, session and options) gives a schema as JSON, or what steers a source. */
+  private final BiFunction opening;
+  /** What was said of the schema when a frame was loaded: its query keeps it, also if columns are added meanwhile. */
+  private final ArrayDeque loaded = new ArrayDeque();
+
+  public PondProvider(BiFunction opening) {
+    this.opening = opening;
+  }
+
+  public Tuple2 sourceSchema(SQLContext context, Option schema, String name, Map options) {
+    if (schema.isDefined()) {
+      throw new IllegalArgumentException("Millpond: a stream has a schema; leave .schema(...) out and select columns");
+    }
+    StructType found = current(context, options);
+    synchronized (loaded) {
+      loaded.addFirst(new Object[] {new WeakReference(options), found});
+      if (loaded.size() > LOADED_MAX) loaded.removeLast();
+    }
+    return new Tuple2("millpond", found);
+  }
+
+  public Source createSource(SQLContext context, String checkpoint, Option schema, String name, Map options) {
+    StructType found = asLoaded(options);
+    if (found == null) found = current(context, options);
+    BiFunction steering = (BiFunction) ask(context, "source", options);
+    return new PondSource((SparkSession) context.sparkSession(), found, checkpoint, steering);
+  }
+
+  private StructType current(SQLContext context, Map options) {
+    return (StructType) DataType.fromJson((String) ask(context, "schema", options));
+  }
+
+  private StructType asLoaded(Map options) {
+    synchronized (loaded) {
+      for (Iterator each = loaded.iterator(); each.hasNext();) {
+        Object[] pair = (Object[]) each.next();
+        if (((WeakReference) pair[0]).get() == options) return (StructType) pair[1];
+      }
+    }
+    return null;
+  }
+
+  private Object ask(SQLContext context, String question, Map options) {
+    return Answers.checked(opening.apply(question, new Object[] {context.sparkSession(), text(options)}));
+  }
+
+  /** Names and values in turn, parted by NUL. */
+  private static String text(Map options) {
+    StringBuilder out = new StringBuilder();
+    for (scala.collection.Iterator each = options.iterator(); each.hasNext();) {
+      Tuple2 pair = (Tuple2) each.next();
+      out.append(pair._1()).append('\0').append(pair._2()).append('\0');
+    }
+    return out.toString();
+  }
+}

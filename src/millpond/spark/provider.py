@@ -1,0 +1,65 @@
+"""`format("millpond")` in Spark: what `java/PondProvider.java` asks of us when a stream is loaded.
+
+One function serves a whole JVM, whatever its sessions: each question says from which session it comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from millpond.errors import MillpondError
+from millpond.model.schema import stored_schema
+from millpond.spark.jvm import Callback, Java, session_of
+from millpond.spark.planner import planner_of
+from millpond.spark.ponds import open_stream
+from millpond.spark.schema import spark_schema
+from millpond.spark.source import StreamSource
+from millpond.spark.source_options import read_options
+
+logger = logging.getLogger(__name__)
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("millpond")` known to this Spark, for reading streams and for reading them as they grow. Attaching a
+    pond does it, too; once per process is enough."""
+    planner_of(spark).jvm.serve(Callback(answer))
+
+
+def answer(question: str, asking: Java) -> Any:
+    """An answer, or a text that begins with "!": why there is none."""
+    try:
+        spark, options = session_of(asking[0]), _options(asking[1])
+        match question:
+            case "schema":
+                return _schema(options)
+            case "source":
+                return _source(spark, options)
+        raise AssertionError(question)
+    except MillpondError as error:
+        return f"!Millpond: {error} [{error.code}]"
+    except Exception as error:  # an exception here would reach the user as py4j's, without its text
+        logger.exception('format("millpond") could not be loaded')
+        return f"!Millpond: {question}: {type(error).__name__}: {error}"
+
+
+def _options(text: str) -> dict[str, str]:
+    parts = text.split("\0")[:-1]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _schema(options: dict[str, str]) -> str:
+    opened = open_stream(read_options(options).where)
+    try:
+        return spark_schema(stored_schema(opened.stream.definition.schema)).json()
+    finally:
+        opened.close()
+
+
+def _source(spark: SparkSession, options: dict[str, str]) -> Java:
+    chosen = read_options(options)
+    planner = planner_of(spark)
+    source = StreamSource(planner, open_stream(chosen.where), chosen)
+    return planner.jvm.workshop.function(Callback(source.answer))

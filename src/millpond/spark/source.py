@@ -1,0 +1,256 @@
+"""One streaming query's source: what `java/PondSource.java` asks, answered.
+
+A batch is a range of offsets per streamlet. What of it lies under the boundary is read from objects by Spark's own
+Parquet scan, the rest is fetched by Flight; where the two meet is decided when the batch is planned, so a batch that is
+run again after it has settled holds the same records. Invariant: a place that Spark hands back from a checkpoint is of
+this pond, this stream and this generation, and within what the stream has, or the query fails before it reads.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from millpond.errors import InvalidValue, MillpondError, OffsetGone
+from millpond.model.offsets import OffsetRange, ranges_between
+from millpond.spark.admission import records_of_bytes, shares, waiting
+from millpond.spark.jvm import Callback, Java
+from millpond.spark.place import Place
+from millpond.spark.planner import OPTIONS, PinnedScan, SessionPlanner
+from millpond.spark.ponds import OpenStream
+from millpond.spark.report import QueryFigures
+from millpond.spark.source_options import ARCHIVE, SourceOptions
+
+if TYPE_CHECKING:
+    from millpond.model.definition import StreamDefinition
+    from millpond.query.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+
+class StreamSource:
+    """Called by one thread of Spark's, the query's own, and stopped by any."""
+
+    def __init__(self, planner: SessionPlanner, opened: OpenStream, options: SourceOptions) -> None:
+        self._planner, self._opened, self._options = planner, opened, options
+        self._stream = opened.served
+        self._until: Mapping[int, int] | None = None  # the heads when AvailableNow began
+        self._last: Snapshot | None = None
+        self._questions = {
+            "start": lambda text: self._start().text,
+            "began": lambda text: self._checked(Place.parse(text)).text,
+            "latest": lambda text: self._latest(text, limited=False),
+            "latest within limits": lambda text: self._latest(text, limited=True),
+            "up to now": self._up_to_now,
+            "batch": self._batch,
+            "commit": self._commit,
+            "behind": self._behind,
+            "name": lambda text: f"Millpond({self._stream.name})",
+            "stop": self._stop,
+        }
+
+    def answer(self, question: str, text: str) -> Any:
+        """An answer, or a text that begins with "!": why there is none."""
+        try:
+            return self._questions[question](text)
+        except MillpondError as error:
+            return f"!Millpond: {error} [{error.code}]"
+        except Exception as error:  # an exception here would reach the user as py4j's, without its text
+            logger.exception("a streaming query over %s could not go on", self._stream.name)
+            return f"!Millpond: {question} of {self._stream.name}: {type(error).__name__}: {error}"
+
+    # Where it begins, and how far it goes.
+
+    def _start(self) -> Place:
+        options, definition = self._options, self._stream.definition
+        if options.start == ARCHIVE and definition.settle is None:
+            raise InvalidValue(
+                f"{definition.name} is never archived, so its archive has no beginning",
+                hint='startingOffsets "earliest" is the first record that is still there',
+            )
+        place = self._place(definition, self._opened.starts("earliest" if options.start == ARCHIVE else options.start))
+        for name, said in options.start_place.items():
+            if said != getattr(place, name, None):
+                raise InvalidValue(
+                    f"startingOffsets are of {name} {said!r}; {definition.name} has {getattr(place, name, None)!r}",
+                    hint="offsets mean records of one pond, stream and generation only",
+                )
+        return place
+
+    def _latest(self, text: str, *, limited: bool) -> str:
+        """Where the next batch ends, and where the stream does."""
+        start = self._checked(Place.parse(text))
+        definition = self._stream.definition
+        self._last = snapshot = self._stream.snapshot()
+        newest = self._place(definition, snapshot.heads)
+        heads = dict(snapshot.heads)
+        if self._until is not None:
+            heads = {streamlet: min(head, self._until.get(streamlet, 0)) for streamlet, head in heads.items()}
+        begin = start.offsets if start.generation == definition.generation else {}
+        ranges = ranges_between(begin, heads)
+        end = dict(begin) | {streamlet: offsets.stop for streamlet, offsets in ranges.items()}
+        if limited and ranges:
+            end |= self._within_limits(definition, snapshot, ranges)
+        return f"{self._place(definition, end).text}\0{newest.text}"
+
+    def _within_limits(
+        self, definition: StreamDefinition, snapshot: Snapshot, ranges: Mapping[int, OffsetRange]
+    ) -> dict[int, int]:
+        options = self._options
+        waits = waiting(snapshot.settled, definition.streamlets, ranges)
+        limits = [] if options.records_max is None else [options.records_max]
+        if options.bytes_max is not None:
+            live = sum(len(offsets.intersect(_from(snapshot.boundary.get(s, 0)))) for s, offsets in ranges.items())
+            settled = sum(wait.records for wait in waits.values()) - live
+            status = self._opened.stream.status()
+            limits.append(
+                records_of_bytes(
+                    options.bytes_max,
+                    settled,
+                    status.bytes_settled / max(1, status.rows_settled),
+                    status.bytes_live / max(1, status.rows_live),
+                )
+            )
+        return shares(waits, min(limits)) if limits else {}
+
+    def _up_to_now(self, text: str) -> str:
+        self._until = dict(self._stream.snapshot().heads)
+        return ""
+
+    def _behind(self, text: str) -> str:
+        """How many records the query has not read yet."""
+        at, newest = map(Place.parse, text.split("\0"))
+        begin = at.offsets if at.generation == newest.generation else {}
+        return str(sum(map(len, ranges_between(begin, newest.offsets).values())))
+
+    # What a batch holds.
+
+    def _batch(self, text: str) -> Java:
+        start, end = (self._checked(Place.parse(part)) for part in text.split("\0"))
+        definition = self._stream.definition
+        snapshot = self._snapshot_up_to(end)
+        begin = start.offsets if start.generation == end.generation else {}
+        wanted = ranges_between(begin, end.offsets) if end.generation == definition.generation else {}
+        ranges, failure = self._still_there(wanted)
+        boundary = snapshot.boundary
+        settled = {s: o for s, offsets in ranges.items() if len(o := offsets.intersect(_until(boundary.get(s, 0))))}
+        live = {s: o for s, offsets in ranges.items() if len(o := offsets.intersect(_from(boundary.get(s, 0))))}
+        scan = BatchScan(self._planner, self._stream, snapshot, live, failure)
+        workshop = self._planner.jvm.workshop
+        key = self._planner.key(self._stream, snapshot.settled)
+        table = self._planner.table(key, snapshot.settled)
+        pinned = workshop.pinned(table, sum(map(len, live.values())), Callback(scan.answer))
+        where = _where(settled, boundary)
+        options = self._planner.jvm.java_map(OPTIONS)
+        return workshop.batch(key, self._stream.name, pinned, bool(settled), where, options)
+
+    def _snapshot_up_to(self, end: Place) -> Snapshot:
+        """The snapshot by which the batch's end was chosen, if it is that batch."""
+        last, self._last = self._last, None
+        if last is not None and last.generation == end.generation and _covers(last.heads, end.offsets):
+            return last
+        return self._stream.snapshot()
+
+    def _still_there(self, ranges: Mapping[int, OffsetRange]) -> tuple[Mapping[int, OffsetRange], str]:
+        """The ranges without what has expired, and why the batch fails if anything has, or nothing.
+
+        It fails only when it is run: after a restart Spark plans the last batch again although it is committed."""
+        earliest = self._opened.starts("earliest") if ranges else {}
+        left = {s: o for s, offsets in ranges.items() if len(o := offsets.intersect(_from(earliest.get(s, 0))))}
+        lost = sum(map(len, ranges.values())) - sum(map(len, left.values()))
+        if not lost:
+            return ranges, ""
+        return left, self._data_loss(f"{lost} records of {self._stream.name} were gone before the query read them")
+
+    def _data_loss(self, what: str) -> str:
+        if not self._options.fail_on_data_loss:
+            logger.warning("%s; it goes on without them", what)
+            return ""
+        error = OffsetGone(what, hint='.option("failOnDataLoss", "false") goes on without them')
+        return f"!Millpond: {error} [{error.code}]"
+
+    # Places.
+
+    def _place(self, definition: StreamDefinition, offsets: Mapping[int, int]) -> Place:
+        return Place(self._stream.pond_id, definition.name, definition.id, definition.generation, dict(offsets))
+
+    def _checked(self, place: Place) -> Place:
+        """The place, if it is one in this stream as it is now."""
+        definition = self._stream.definition
+        if (place.pond, place.id) != (self._stream.pond_id, definition.id):
+            raise InvalidValue(
+                f"the checkpoint is of {place.stream}, id {place.id}, of pond {place.pond}; this is {definition.name}, "
+                f"id {definition.id}, of pond {self._stream.pond_id}",
+                hint="a checkpoint belongs to one stream of one pond: give this query a directory of its own",
+            )
+        if place.generation != definition.generation:
+            failure = self._data_loss(
+                f"{definition.name} was truncated: the query read generation {place.generation}, this is "
+                f"{definition.generation}"
+            )
+            if failure:
+                raise OffsetGone(
+                    f"{definition.name} was truncated: the checkpoint is of generation {place.generation}, this is "
+                    f"{definition.generation}",
+                    hint='begin anew with another checkpoint, or go on with .option("failOnDataLoss", "false")',
+                )
+            return place
+        heads = self._stream.snapshot().heads
+        if not _covers(heads, place.offsets):
+            raise OffsetGone(
+                f"the checkpoint is ahead of {definition.name}: it is at {dict(place.offsets)}, the stream ends at "
+                f"{dict(heads)}",
+                hint="was the pond restored from an older copy? begin anew with another checkpoint",
+            )
+        return place
+
+    # What is done with what was processed.
+
+    def _commit(self, text: str) -> str:
+        return ""
+
+    def _stop(self, text: str) -> str:
+        self._opened.close()
+        return ""
+
+
+class BatchScan(PinnedScan):
+    """The scans of one micro-batch. If records of it are gone, they fail."""
+
+    def __init__(
+        self,
+        planner: SessionPlanner,
+        stream: Any,
+        snapshot: Snapshot,
+        live: Mapping[int, OffsetRange],
+        failure: str,
+    ) -> None:
+        super().__init__(planner, stream, snapshot, QueryFigures("a micro-batch"), live=live)
+        self._failure = failure
+
+    def answer(self, question: str, text: str) -> Any:
+        return self._failure or super().answer(question, text)
+
+
+def _from(offset: int) -> OffsetRange:
+    return OffsetRange(offset, 2**63 - 1)
+
+
+def _until(offset: int) -> OffsetRange:
+    return OffsetRange(0, offset)
+
+
+def _covers(heads: Mapping[int, int], offsets: Mapping[int, int]) -> bool:
+    return all(offset <= heads.get(streamlet, 0) for streamlet, offset in offsets.items())
+
+
+def _where(settled: Mapping[int, OffsetRange], boundary: Mapping[int, int]) -> str:
+    """Which records of the objects are in the ranges, in SQL; empty if all are."""
+    if all(settled.get(streamlet) == OffsetRange(0, stop) for streamlet, stop in boundary.items() if stop):
+        return ""
+    each = [f"(_streamlet = {s} AND _offset >= {o.start} AND _offset < {o.stop})" for s, o in settled.items()]
+    low = min((offsets.start for offsets in settled.values()), default=0)
+    high = max((offsets.stop for offsets in settled.values()), default=0)
+    # The bounds of all are what Parquet's reader can skip row groups and pages by.
+    return f"_offset >= {low} AND _offset < {high} AND ({' OR '.join(each) or 'false'})"
