@@ -252,6 +252,10 @@ class Ledger:
         # A handle goes on from where it was loaded, and each commit costs more with every one since then.
         self._load()
 
+    def commit_at(self, version: int) -> CommitFile:
+        """What a commit said."""
+        return self._read_commit(version)
+
     def mark(self, name: str) -> int:
         """The newest number that a commit gave a mark; -1 if none did. Reads the log, if that was long ago."""
         found = None if self.state is None else self.delta.transaction_version(name)

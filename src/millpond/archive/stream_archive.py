@@ -24,6 +24,7 @@ from millpond.archive.repair import TORN_DIRECTORY
 from millpond.archive.settle import SettleReport, add_columns, settle
 from millpond.archive.snapshot import SettledSnapshot
 from millpond.archive.table import DeltaLog
+from millpond.archive.vacuum import VacuumReport, named_since, vacuum
 from millpond.archive.verify import Progress, verify_archive
 from millpond.archive.writing import OBJECT_BYTES
 from millpond.clock import Clock
@@ -140,6 +141,13 @@ class StreamArchive:
                 self._snapshot = self._take_snapshot()
             self._checkpoint_if_due()
             return done
+
+    def vacuum(self, older_micros: int, *, preview: bool = False) -> VacuumReport:
+        """Remove objects that no snapshot since `older_micros` has seen. Only while no load is under way."""
+        with self._writer:
+            self.snapshot(refresh=True)
+            kept = named_since(self._storage, self._ledger, older_micros)
+        return vacuum(self._storage, self.root, kept, older_micros, preview=preview)
 
     def compact(self, *, small_bytes: int = SMALL_BYTES, least_objects: int = LEAST_OBJECTS) -> CompactionReport | None:
         """Merge small objects of the same time partition; None if there is nothing to merge, or another writer was

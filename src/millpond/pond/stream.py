@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 from millpond import query
 from millpond.archive.settle import SettleReport
 from millpond.archive.stream_archive import StreamArchive
+from millpond.archive.vacuum import VacuumReport, check_age
 from millpond.clock import Clock
 from millpond.errors import Backpressure, MillpondError, StreamNotFound
 from millpond.files import ByteFile
@@ -290,6 +292,15 @@ class Stream:
     def settle(self) -> SettleReport | None:
         """Move everything acknowledged up to now into the archive. None if all has settled already."""
         return self.settling.settle()
+
+    def vacuum(self, older_than: Duration = "7d", *, preview: bool = False) -> VacuumReport:
+        """Remove objects that are in no snapshot of that time: leftovers of loads that came to nothing, and what was
+        merged or truncated before. `preview`: only say what would go. `Backpressure` while a load is under way."""
+        seconds = check_age(older_than)
+        if self.bulk.loading.alive():
+            raise Backpressure(f"{self._name} is being loaded", hint="try again when the load is done")
+        report = self._archive.vacuum(self._clock.now_micros() - int(seconds * 1e6), preview=preview)
+        return replace(report, stream=self._name)
 
     def status(self) -> StreamStatus:
         """Where the stream stands."""

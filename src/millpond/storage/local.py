@@ -115,6 +115,9 @@ class LocalStorage(ComposedStorage):
     def size(self, path: str) -> int:
         return os.path.getsize(path)
 
+    def modified_micros(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000
+
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 

@@ -79,6 +79,10 @@ class Storage(Protocol):
 
     def size(self, path: str) -> int: ...
 
+    def modified_micros(self, path: str) -> int:
+        """When the file was last written to, in microseconds since the Unix epoch."""
+        ...
+
     def exists(self, path: str) -> bool: ...
 
     def list(self, directory: str) -> list[str]:

@@ -184,6 +184,9 @@ class FaultyStorage(FaultPlan, ComposedStorage):
     def size(self, path: str) -> int:
         return self.step("size", path, lambda: self._inner.size(path))
 
+    def modified_micros(self, path: str) -> int:
+        return self.step("modified", path, lambda: self._inner.modified_micros(path))
+
     def exists(self, path: str) -> bool:
         return self.step("exists", path, lambda: self._inner.exists(path))
 
