@@ -33,7 +33,7 @@ def settle(stream: millpond.Stream, times: int) -> None:
 
 def leave_behind(stream: millpond.Stream) -> list[Path]:
     """Objects of a load that is given up."""
-    ticket = stream.bulk.begin_load()
+    ticket = stream.bulk.begin_load("job")
     assert ticket is not None
     before = set(objects(stream))
     with LoadWriter(
@@ -111,7 +111,7 @@ def test_files_that_are_not_ours_are_left_alone(stream: millpond.Stream) -> None
 
 
 def test_nothing_is_removed_while_a_load_may_commit(stream: millpond.Stream) -> None:
-    ticket = stream.bulk.begin_load()
+    ticket = stream.bulk.begin_load("job")
     assert ticket is not None
     with pytest.raises(Backpressure, match="being loaded"):
         stream.vacuum("7d")

@@ -20,6 +20,11 @@ from tests.flight.conftest import SCHEMA, STREAM, Node, options, readings, told
 FIELDS: dict[type, dict[str, Any]] = {
     ask.CreateToken: {"name": "n"},
     ask.RevokeToken: {"token": "n"},
+    ask.CommitStaged: {"stages": ("a",)},
+    ask.BeginLoad: {"owner": "o"},
+    ask.RenewLoad: {"load": "l"},
+    ask.CommitLoad: {"load": "l", "version": 0, "report": ""},
+    ask.AbortLoad: {"load": "l"},
     ask.Get: {"key": "m-1"},
     ask.ReadSegment: {"segment": "x"},
 }

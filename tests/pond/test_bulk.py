@@ -48,7 +48,7 @@ def numbers(stream: millpond.Stream) -> list[int]:
 
 
 def begin(stream: millpond.Stream, mark: str = "", number: int = 0) -> LoadTicket:
-    ticket = stream.bulk.begin_load(mark=mark, number=number)
+    ticket = stream.bulk.begin_load(mark or "job", mark=mark, number=number)
     assert ticket is not None
     return ticket
 
@@ -227,7 +227,7 @@ def test_everything_is_there_after_a_reopen(pond_dir: Path) -> None:
 def test_one_load_at_a_time(stream: millpond.Stream) -> None:
     first = begin(stream)
     with pytest.raises(Backpressure, match="another job") as refused:
-        stream.bulk.begin_load()
+        stream.bulk.begin_load("other")
     assert 0 < refused.value.retry_after_seconds <= LEASE_SECONDS
     stream.bulk.abort_load(first.load)
     load(stream, 0, 5)
@@ -254,7 +254,7 @@ def test_who_starts_again_takes_over_at_once(stream: millpond.Stream) -> None:
     with pytest.raises(Fenced):
         stream.bulk.commit_load(killed.load, write(killed, 0, rows(0, 5)))
     stream.bulk.commit_load(again.load, write(again, 0, rows(0, 5)))
-    assert stream.bulk.begin_load(mark="query", number=3) is None
+    assert stream.bulk.begin_load("query", mark="query", number=3) is None
     assert numbers(stream) == list(range(5))
 
 
@@ -278,7 +278,7 @@ def test_a_lost_answer_is_given_again_also_after_a_restart(pond_dir: Path) -> No
 def test_a_stream_that_is_not_archived_cannot_be_loaded(pond: millpond.Pond) -> None:
     stream = pond.create_stream("live", SCHEMA, settle=None)
     with pytest.raises(InvalidValue, match="not archived"):
-        stream.bulk.begin_load()
+        stream.bulk.begin_load("other")
 
 
 def test_settling_goes_on_while_a_load_is_under_way(stream: millpond.Stream) -> None:

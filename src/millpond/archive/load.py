@@ -144,7 +144,7 @@ def commit_load(storage: Storage, ledger: Ledger, load: Load, written: WrittenOb
     definition = ledger.definition
     try:
         state = ledger.refresh() or ledger.create_table()
-        done = find_load(ledger, load)
+        done = find_load(ledger, load.id, load.version)
         if done is not None:
             return done
         _check(storage, ledger, load, written)
@@ -169,9 +169,9 @@ def commit_load(storage: Storage, ledger: Ledger, load: Load, written: WrittenOb
     )
 
 
-def find_load(ledger: Ledger, load: Load) -> LoadReport | None:
+def find_load(ledger: Ledger, load: str, after: int) -> LoadReport | None:
     """What a load's commit did, as the log tells; None if it has none."""
-    found = ledger.find_load(load.id, load.version)
+    found = ledger.find_load(load, after)
     if found is None:
         return None
     version, commit = found

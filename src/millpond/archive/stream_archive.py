@@ -124,11 +124,11 @@ class StreamArchive:
             base = snapshot.boundary.get(definition.load_streamlet, 0)
             return Load(secrets.token_hex(8), base, snapshot.version, definition.generation, now_micros, dict(marks))
 
-    def find_load(self, load: Load) -> LoadReport | None:
-        """What a load's commit did; None if it has none."""
+    def find_load(self, load: str, after: int) -> LoadReport | None:
+        """What the commit of a load did, by the load's id and the version that it began at; None if it has none."""
         with self._writer:
             self._ledger.refresh()
-            return find_load(self._ledger, load)
+            return find_load(self._ledger, load, after)
 
     def commit_load(self, load: Load, report: pa.Table) -> LoadReport:
         """Make visible what the tasks of a load reported: all of it, once, durable when it returns. If the answer was

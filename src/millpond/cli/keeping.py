@@ -1,4 +1,4 @@
-"""Commands that look after a pond: settle, status, verify."""
+"""Commands that look after a pond: settle, vacuum, status, verify."""
 
 from __future__ import annotations
 
@@ -42,6 +42,30 @@ def settle(
                 reports.append({"stream": stream.name, **(asdict(report) if report is not None else empty)})
                 bar.advance(1, stream.name)
     session.output.several(reports, ["stream", "rows", "objects", "bytes_written", "version"])
+
+
+def vacuum(
+    context: typer.Context,
+    streams: Annotated[
+        list[str] | None, typer.Argument(metavar="[STREAM]...", help="all of them if none is named")
+    ] = None,
+    older_than: Annotated[str, typer.Option(metavar="AGE", help="at least 1h")] = "7d",
+    preview: Annotated[bool, typer.Option("--preview", help="only show what would go")] = False,
+) -> None:
+    """Remove the files of objects that nobody can see any more: leftovers of loads, and what was merged or truncated.
+
+    Objects that were in a snapshot within that time stay, and so does everything while a load is under way.
+
+    \b
+    Examples:
+      millpond vacuum --preview
+      millpond vacuum grid/meters --older-than 30d
+    """
+    session = session_of(context)
+    with session.open() as pond:
+        chosen = [pond.stream(name) for name in streams] if streams else pond.streams()
+        reports = [asdict(stream.vacuum(older_than, preview=preview)) for stream in chosen]
+    session.output.several(reports, ["stream", "objects", "bytes", "preview"])
 
 
 def status(

@@ -10,7 +10,7 @@ import typer
 from millpond.cli.demo.command import demo
 from millpond.cli.doctor.command import doctor
 from millpond.cli.generate.command import generate
-from millpond.cli.keeping import settle, status, verify
+from millpond.cli.keeping import settle, status, vacuum, verify
 from millpond.cli.output import Output
 from millpond.cli.put import put
 from millpond.cli.reading import cat, get, scan, segments
@@ -40,6 +40,7 @@ for command in (
     sql,
     serve,
     settle,
+    vacuum,
     status,
     verify,
     doctor,

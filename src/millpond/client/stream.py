@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.archive.settle import SettleReport
+from millpond.archive.vacuum import VacuumReport, check_age
+from millpond.client.bulk import RemoteBulk
 from millpond.client.connection import Connection
 from millpond.client.given import limited, named, numbered, place, rows, terms
 from millpond.client.put_way import PutWay
@@ -60,6 +62,7 @@ class RemoteStream:
         self._connection, self._on_producer = connection, on_producer
         self._pond_id, self._name, self.id = pond_id, name, stream_id
         self._snapshots = Snapshots(connection, name, stream_id)
+        self.bulk = RemoteBulk(connection, self)
         self._lock = threading.Lock()
         self._known: Ingest | None = None
         self._dropped = False
@@ -307,6 +310,15 @@ class RemoteStream:
         """Move everything acknowledged up to now into the archive. None if all has settled already."""
         self._check_there()
         report: SettleReport | None = self._connection.ask(ask.Settle(self._name, id=self.id), SettleReport | None)
+        return report
+
+    def vacuum(self, older_than: Duration = "7d", *, preview: bool = False) -> VacuumReport:
+        """Remove objects that are in no snapshot of that time: leftovers of loads that came to nothing, and what was
+        merged or truncated before. `preview`: only say what would go. `Backpressure` while a load is under way."""
+        self._check_there()
+        seconds = check_age(older_than)
+        request = ask.Vacuum(self._name, f"{seconds}s", preview, id=self.id)
+        report: VacuumReport = self._connection.ask(request, VacuumReport)
         return report
 
     def status(self) -> StreamStatus:

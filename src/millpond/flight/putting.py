@@ -83,7 +83,8 @@ class Putting:
     def run(self) -> None:
         """Until the client has sent all, or something is wrong."""
         definition = self._desk.definition(self._caller, self._request)  # its rights, before anything of it is read
-        self._together = not self._request.producer and (definition.streamlets == 1 or not definition.keys)
+        alone = bool(self._request.producer or self._request.stage)
+        self._together = not alone and (definition.streamlets == 1 or not definition.keys)
         check_plain(self._reader.schema)
         acknowledging = threading.Thread(target=self._acknowledge, name="millpond-acks", daemon=True)
         acknowledging.start()

@@ -72,17 +72,19 @@ class StreamBulk:
         self._staging.forget(stages)
         return _joined(acks)
 
-    def begin_load(self, *, mark: str = "", number: int = 0) -> LoadTicket | None:
-        return self.loading.begin(mark, number)
+    def begin_load(self, owner: str, *, mark: str = "", number: int = 0) -> LoadTicket | None:
+        return self.loading.begin(owner, mark, number)
 
     def renew_load(self, load: Load) -> None:
-        self.loading.renew(load)
+        self.loading.renew(load.id)
 
     def commit_load(self, load: Load, report: pa.Table) -> LoadReport:
-        return self.loading.commit(load, report)
+        done = self.loading.commit(load.id, load.version, report)
+        assert done is not None, "a report of one part is a whole one"
+        return done
 
     def abort_load(self, load: Load) -> None:
-        self.loading.abort(load)
+        self.loading.abort(load.id)
 
 
 def _joined(acks: Sequence[Ack]) -> Ack:

@@ -26,6 +26,7 @@ from millpond.model.definition import check_durability
 from millpond.model.schema_text import parse_schema, parse_type
 from millpond.model.stored_definition import encode_definition
 from millpond.pond.bounds import Bounds
+from millpond.pond.bulk_desk import bulk_calls, stage
 from millpond.pond.file_calls import file_calls
 from millpond.pond.gate import Gate
 from millpond.pond.watched import WatchedReader
@@ -81,6 +82,7 @@ class PondDesk:
             ask.ListTokens: lambda caller, request: gate.tokens(),
             ask.RevokeToken: lambda caller, request: gate.revoke(request.token),
         }
+        self._calls |= bulk_calls(self._stream)
         self._fetches: dict[type[ask.Request], Callable[[Any], Batches]] = {
             ask.Scan: self._scan,
             ask.Get: self._get,
@@ -159,6 +161,8 @@ class PondDesk:
     def append(self, caller: Caller, request: ask.Append, rows: Any) -> Ack:
         self._admit(caller, request)
         stream = self._stream(request)
+        if request.stage is not None:
+            return stage(stream, request, rows)
         how: dict[str, Any] = {
             "producer": request.producer,
             "sequence": request.sequence,
@@ -180,6 +184,9 @@ class PondDesk:
         self, caller: Caller, request: ask.Append, batch: pa.RecordBatch | pa.Table, told: Told, after: object = None
     ) -> object:
         self._admit(caller, request)
+        if request.stage is not None:
+            told(stage(self._stream(request), request, batch), None)
+            return after
         return self._stream(request).submit_batch(
             batch,
             told,

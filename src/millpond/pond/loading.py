@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from millpond.archive.load import Load, LoadReport
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
-from millpond.errors import Backpressure, Fenced, InvalidValue
+from millpond.errors import Backpressure, Fenced, InvalidValue, Unavailable
 from millpond.model.definition import StreamDefinition
 from millpond.model.stored_definition import encode_definition
 from millpond.settings import Settings
@@ -30,9 +30,10 @@ LEASE_SECONDS = 60.0
 @dataclass
 class _Current:
     load: Load
-    mark: str
+    owner: str
     until_seconds: float
     committing: bool = False
+    reports: dict[int, pa.Table] = field(default_factory=dict)
 
 
 class Loading:
@@ -45,7 +46,7 @@ class Loading:
         self._lock = threading.Lock()
         self._current: _Current | None = None
 
-    def begin(self, mark: str, number: int) -> LoadTicket | None:
+    def begin(self, owner: str, mark: str, number: int) -> LoadTicket | None:
         """See `Bulk.begin_load`. `Backpressure` while another load is alive."""
         definition = self._definition()
         if definition.settle is None:
@@ -54,40 +55,51 @@ class Loading:
                 hint="write to its log, or create it with settle=Settle()",
             )
         with self._lock:
-            self._refuse_second(mark)
+            self._refuse_second(owner)
             load = self._archive.begin_load(self._clock.now_micros(), {mark: number} if mark else {})
             if load is None:
                 return None
-            self._current = _Current(load, mark, self._lease())
+            self._current = _Current(load, owner, self._lease())
         root, size = self._archive.root, self._settings.block_bytes
         return LoadTicket(load, encode_definition(definition), root, size, LEASE_SECONDS)
 
-    def renew(self, load: Load) -> None:
-        """See `Bulk.renew_load`."""
+    def renew(self, load: str) -> None:
+        """See `Bulk.renew_load`. A load is named by its id here."""
         with self._lock:
             self._own(load).until_seconds = self._lease()
 
-    def commit(self, load: Load, report: pa.Table) -> LoadReport:
-        """See `Bulk.commit_load`."""
+    def commit(self, load: str, version: int, report: pa.Table, part: int = 0, parts: int = 1) -> LoadReport | None:
+        """See `Bulk.commit_load`. A report may come in parts, any of them more than once; None until all are there.
+        `version`: the load's, for one that this process does not know any more."""
         with self._lock:
-            if self._current is None or self._current.load.id != load.id:
-                done = self._archive.find_load(load)
+            if self._current is None or self._current.load.id != load:
+                done = self._archive.find_load(load, version)
                 if done is not None:
                     return done
             current = self._own(load)
+            if current.committing:
+                raise Unavailable(f"the load {load[:40]} is being committed", hint="ask again in a moment")
+            current.until_seconds = self._lease()
+            current.reports[part] = report
+            if len(current.reports) < parts:
+                return None
             current.committing = True
         try:
-            done = self._archive.commit_load(current.load, report)
+            whole = pa.concat_tables([current.reports[at] for at in sorted(current.reports)])
+            done = self._archive.commit_load(current.load, whole)
+        except BaseException:
+            current.reports.clear()
+            raise
         finally:
             with self._lock:
                 current.committing, current.until_seconds = False, self._lease()
         self.abort(load)
         return done
 
-    def abort(self, load: Load) -> None:
+    def abort(self, load: str) -> None:
         """See `Bulk.abort_load`. A load that is not known is one that nothing will come of."""
         with self._lock:
-            if self._current is not None and self._current.load.id == load.id and not self._current.committing:
+            if self._current is not None and self._current.load.id == load and not self._current.committing:
                 self._current = None
 
     def alive(self) -> bool:
@@ -104,11 +116,11 @@ class Loading:
     def _held(self, current: _Current) -> bool:
         return current.committing or self._clock.monotonic_seconds() < current.until_seconds
 
-    def _refuse_second(self, mark: str) -> None:
+    def _refuse_second(self, owner: str) -> None:
         current = self._current
         if current is None or not self._held(current):
             return
-        if mark and current.mark == mark and not current.committing:
+        if current.owner == owner and not current.committing:
             return  # whoever left it behind is starting again
         left = max(1.0, current.until_seconds - self._clock.monotonic_seconds())
         raise Backpressure(
@@ -117,10 +129,10 @@ class Loading:
             retry_after_seconds=left,
         )
 
-    def _own(self, load: Load) -> _Current:
-        if self._current is None or self._current.load.id != load.id:
+    def _own(self, load: str) -> _Current:
+        if self._current is None or self._current.load.id != load:
             raise Fenced(
-                f"the load {load.id[:40]} into {self._definition().name} was given up: it was not heard of for "
+                f"the load {load[:40]} into {self._definition().name} was given up: it was not heard of for "
                 f"{LEASE_SECONDS:.0f} s, or the node was started again",
                 hint="nothing of it is visible: load again",
             )

@@ -137,6 +137,10 @@ async def settle(door: RestDoor, asked: Asked) -> Response:
     return answer(SettleAnswer(plan=found) if asked.query.preview else SettleAnswer(settled=found))
 
 
+async def vacuum(door: RestDoor, asked: Asked) -> Response:
+    return await _call(door, asked, ask.Vacuum(asked.name, asked.query.older_than, asked.query.preview))
+
+
 async def count(door: RestDoor, asked: Asked) -> Response:
     return await _call(door, asked, ask.CountRows(asked.name, asked.query.where))
 

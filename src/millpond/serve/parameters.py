@@ -104,6 +104,13 @@ class PreviewQuery(Struct, frozen=True, forbid_unknown_fields=True):
     preview: _Preview = False
 
 
+class VacuumQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How old an object must be, and whether it is only asked."""
+
+    older_than: ask.Units = "7d"
+    preview: _Preview = False
+
+
 class FormatQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The form of the answer."""
 

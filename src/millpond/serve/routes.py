@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from msgspec import Struct
 
+from millpond.archive.vacuum import VacuumReport
 from millpond.errors import InvalidInput, MethodNotAllowed, NoSuchRoute
 from millpond.log.engine import Ack
 from millpond.query import QueryReport, SegmentListing
@@ -31,6 +32,7 @@ from millpond.serve.parameters import (
     SegmentsQuery,
     SettleAnswer,
     TokenBody,
+    VacuumQuery,
     WhereQuery,
 )
 from millpond.wire import answers, status
@@ -254,6 +256,16 @@ ROUTES = (
         "Move what is live into the archive.",
         SettleAnswer,
         PreviewQuery,
+        right="admin",
+        errors=_CHANGING,
+    ),
+    Route(
+        "POST",
+        "/v1/streams/{name}/vacuum",
+        "vacuum",
+        "Remove the files of objects that nobody can see any more.",
+        VacuumReport,
+        VacuumQuery,
         right="admin",
         errors=_CHANGING,
     ),

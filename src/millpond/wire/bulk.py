@@ -44,9 +44,9 @@ class Bulk(Protocol):
         """Append what was put under these names, all at once. With a producer and a sequence a retry is recognised."""
         ...
 
-    def begin_load(self, *, mark: str = "", number: int = 0) -> LoadTicket | None:
-        """Begin a load; one of a stream at a time. With a mark (who loads) and a number that goes upwards, None is the
-        answer if that number was loaded before, and a load that the same mark left behind is given up at once."""
+    def begin_load(self, owner: str, *, mark: str = "", number: int = 0) -> LoadTicket | None:
+        """Begin a load; one of a stream at a time. `owner`: who loads; what the same one began before is given up. With
+        a mark and a number that goes upwards, None is the answer if that number was loaded before."""
         ...
 
     def renew_load(self, load: Load) -> None:

@@ -29,6 +29,8 @@ Columns = Annotated[tuple[Column, ...], msgspec.Meta(max_length=COLUMNS_MAX + le
 # A predicate as `model.predicate` encodes it, in place of `where`, for callers who have one.
 Terms = Annotated[str, msgspec.Meta(max_length=WHERE_LENGTH_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+# A name that its user makes up, and nobody else has.
+Stage = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do"):
@@ -172,6 +174,64 @@ class Explain(StreamRequest, frozen=True, tag="explain"):
     predicate: Terms | None = None
 
 
+class Vacuum(StreamRequest, frozen=True, tag="vacuum"):
+    """-> `VacuumReport`: which objects are gone or, with `preview`, would be."""
+
+    right: ClassVar[Right | None] = "admin"
+
+    older_than: Units = "7d"
+    preview: bool = False
+
+
+class CommitStaged(StreamRequest, frozen=True, tag="commit-staged"):
+    """-> `Ack`. Append what was put under these stages (see `Append`), all at once."""
+
+    right: ClassVar[Right | None] = "write"
+
+    stages: Annotated[tuple[Stage, ...], msgspec.Meta(max_length=100_000)]
+    producer: str = ""
+    sequence: Count | None = None
+
+
+class BeginLoad(StreamRequest, frozen=True, tag="begin-load"):
+    """-> `LoadTicket | None`. Begin to load straight into the archive; see `wire.bulk`."""
+
+    right: ClassVar[Right | None] = "write"
+
+    owner: Stage
+    mark: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    number: Count = 0
+
+
+class RenewLoad(StreamRequest, frozen=True, tag="renew-load"):
+    """-> nothing. A load is still wanted."""
+
+    right: ClassVar[Right | None] = "write"
+
+    load: Stage
+
+
+class CommitLoad(StreamRequest, frozen=True, tag="commit-load"):
+    """-> `LoadReport`, or nothing while more parts are to come. `report`: what the load's tasks reported, an Arrow
+    stream in base64, in as many parts as it takes; `version`: that of the load's ticket."""
+
+    right: ClassVar[Right | None] = "write"
+
+    load: Stage
+    version: Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
+    report: Annotated[str, msgspec.Meta(max_length=2_000_000)]
+    part: Count = 0
+    parts: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
+
+
+class AbortLoad(StreamRequest, frozen=True, tag="abort-load"):
+    """-> nothing. Nothing more will come of a load."""
+
+    right: ClassVar[Right | None] = "write"
+
+    load: Stage
+
+
 class Verify(Request, frozen=True, tag="verify"):
     """-> `Verified`"""
 
@@ -255,6 +315,12 @@ Call = (
     | Segments
     | CountRows
     | Explain
+    | Vacuum
+    | CommitStaged
+    | BeginLoad
+    | RenewLoad
+    | CommitLoad
+    | AbortLoad
     | Verify
     | TakeSnapshot
     | FindPlace
@@ -338,7 +404,7 @@ class Read(StreamRequest, frozen=True, tag="read"):
 
 
 class Append(StreamRequest, frozen=True, tag="append"):
-    """Records come beside it. -> `Ack`"""
+    """Records come beside it. -> `Ack`. With a `stage` they are only held, under that name, for `CommitStaged`."""
 
     right: ClassVar[Right | None] = "write"
 
@@ -347,3 +413,4 @@ class Append(StreamRequest, frozen=True, tag="append"):
     durability: str | None = None
     # Of a file that the caller holds alone.
     epoch: Count | None = None
+    stage: Stage | None = None

@@ -1,0 +1,129 @@
+"""Writing in bulk through a node: staged puts and loads, as Spark's tasks and driver do it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pyarrow as pa
+import pytest
+
+import millpond
+from millpond.archive.load import ROW_BITS, LoadWriter
+from millpond.client.stream import RemoteStream
+from millpond.errors import Backpressure, Fenced, InvalidInput, InvalidRecord, TransactionOver
+from millpond.flight import FlightLink
+from millpond.model.stored_definition import decode_definition
+from millpond.storage import LocalStorage
+from millpond.wire.bulk import LoadTicket
+from millpond.wire.requests import Append
+from tests.client.conftest import Served
+
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
+
+
+@pytest.fixture
+def stream(served: Served) -> RemoteStream:
+    return served.connect().create_stream("s", SCHEMA, keys=["k"], streamlets=2)
+
+
+def rows(start: int, stop: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"k": [f"k{n % 5}" for n in range(start, stop)], "n": list(range(start, stop))})
+
+
+def numbers(stream: RemoteStream) -> list[int]:
+    return sorted(stream.scan(columns=["n"]).column("n").to_pylist())
+
+
+def stage(stream: RemoteStream, name: str, *batches: pa.RecordBatch) -> None:
+    door = stream.bulk.door()
+    with FlightLink(door.location, door.token) as link, link.put(Append(stream.name, stage=name)) as put:
+        for batch in batches:
+            put.write(batch)
+        for _ in batches:
+            assert put.next_ack(30).ranges == {}
+
+
+def begin(stream: RemoteStream) -> LoadTicket:
+    ticket = stream.bulk.begin_load("job")
+    assert ticket is not None
+    return ticket
+
+
+def write(ticket: LoadTicket, task: int, batch: pa.RecordBatch) -> pa.Table:
+    definition = decode_definition(ticket.definition)
+    with LoadWriter(
+        LocalStorage(), ticket.root, definition, ticket.load, task, ROW_BITS, object_bytes=ticket.object_bytes
+    ) as writer:
+        writer.add(batch)
+        report = writer.finish()
+    assert report is not None
+    return report
+
+
+def test_staged_puts_are_committed_as_one(stream: RemoteStream) -> None:
+    stage(stream, "a", rows(0, 10), rows(10, 20))
+    stage(stream, "b", rows(20, 30))
+    stage(stream, "given up", rows(100, 110))
+    assert numbers(stream) == []
+    ack = stream.bulk.commit_staged(["a", "b"], producer="spark/q", sequence=0)
+    assert sum(map(len, ack.ranges.values())) == 30
+    assert stream.bulk.commit_staged(["a", "b"], producer="spark/q", sequence=0).duplicate
+    assert numbers(stream) == list(range(30))
+    with pytest.raises(TransactionOver):
+        stream.bulk.commit_staged(["a"])
+
+
+def test_a_staged_put_that_does_not_fit_is_refused(stream: RemoteStream) -> None:
+    with pytest.raises(InvalidRecord):
+        stage(stream, "a", pa.RecordBatch.from_pydict({"k": ["x"], "n": ["text"]}))
+    door = stream.bulk.door()
+    with FlightLink(door.location, door.token) as link, pytest.raises(InvalidInput, match="producer"):
+        link.append(Append("s", producer="p", sequence=1, stage="a"), rows(0, 1))
+
+
+def test_a_load_through_a_node(stream: RemoteStream) -> None:
+    stream.append(rows(0, 5))
+    ticket = begin(stream)
+    stream.bulk.renew_load(ticket.load)
+    report = pa.concat_tables([write(ticket, task, rows(5 + 5 * task, 10 + 5 * task)) for task in range(3)])
+    done = stream.bulk.commit_load(ticket.load, report)
+    assert (done.rows, done.objects) == (15, 3)
+    assert stream.bulk.commit_load(ticket.load, report) == done
+    assert numbers(stream) == list(range(20))
+    assert sorted(n for batch in stream.read() for n in batch.column("n").to_pylist()) == list(range(20))
+
+
+def test_a_long_report_comes_in_parts(stream: RemoteStream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millpond.client.bulk._PART_ROWS", 2)
+    ticket = begin(stream)
+    report = pa.concat_tables([write(ticket, task, rows(task, task + 1)) for task in range(7)])
+    assert stream.bulk.commit_load(ticket.load, report).objects == 7
+    assert numbers(stream) == list(range(7))
+
+
+def test_a_load_that_was_given_up_is_told_so(stream: RemoteStream) -> None:
+    ticket = begin(stream)
+    with pytest.raises(Backpressure, match="another job"):
+        stream.bulk.begin_load("somebody else")
+    stream.bulk.abort_load(ticket.load)
+    report = write(ticket, 0, rows(0, 5))
+    with pytest.raises(Fenced):
+        stream.bulk.commit_load(ticket.load, report)
+    with pytest.raises(Fenced):
+        stream.bulk.renew_load(ticket.load)
+    assert numbers(stream) == []
+
+
+def test_vacuum_through_a_node(stream: RemoteStream) -> None:
+    ticket = begin(stream)
+    (path,) = write(ticket, 0, rows(0, 5)).column("path").to_pylist()
+    stream.bulk.abort_load(ticket.load)
+    then = time.time() - 8 * 86_400
+    os.utime(os.path.join(ticket.root, path), (then, then))
+    assert stream.vacuum("9d").objects == 0
+    assert stream.vacuum("7d", preview=True).objects == 1
+    assert stream.vacuum("7d").objects == 1
+    assert not os.path.exists(os.path.join(ticket.root, path))
+    with pytest.raises(millpond.MillpondError, match="hour"):
+        stream.vacuum("1s")
