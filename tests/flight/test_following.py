@@ -19,7 +19,7 @@ from millpond.errors import OffsetGone, StreamNotFound, TooLarge, TooManyRequest
 from millpond.flight import FlightDoor, FlightLink, Limits
 from millpond.flight.messages import Credit, decode_note
 from millpond.flight.sockets import cut_peer
-from millpond.pond.desk import PondDesk
+from millpond.pond.desk import FOLLOWED_BYTES, PondDesk
 from millpond.pond.gate import SecretGate
 from millpond.wire.access import EVERYTHING
 from millpond.wire.requests import Append, Read, Scan
@@ -98,6 +98,19 @@ def test_credit_is_what_the_batches_take(make_node: Callable[..., Node]) -> None
         sizes = [batch.nbytes for batch in follower.until_beat()]
         assert sum(sizes) - max(sizes) < granted + 30_000
         assert sum(sizes) >= granted - 30_000
+    follower.reader.cancel()
+
+
+def test_a_follower_is_sent_little_at_once(make_node: Callable[..., Node]) -> None:
+    """However large the batches that were appended are: a slow one holds a batch in the node's memory."""
+    node = make_node(quick())
+    node.stream.append(readings(*range(100_000)))
+    follower = Exchange(node)
+    list(follower.until_beat())
+    follower.grant(100_000_000)
+    sizes = [batch.nbytes for batch in follower.until_beat()]
+    assert sum(sizes) > 4 * FOLLOWED_BYTES
+    assert max(sizes) <= FOLLOWED_BYTES
     follower.reader.cancel()
 
 
