@@ -43,6 +43,7 @@ SOURCES = (
     "PinnedStream",
     "SettledIndex",
     "LiveRelation",
+    "StreamRelation",
     "SnapshotRule",
     "PondOffset",
     "MicroBatch",
@@ -60,7 +61,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.hadoop.fs.FSDataInputStream": ("readAllBytes",),
     "org.apache.hadoop.fs.FileStatus": (),
     "org.apache.hadoop.fs.Path": (),
-    "org.apache.spark.api.java.JavaSparkContext": ("parallelize",),
+    "org.apache.spark.api.java.JavaRDD": ("rdd",),
+    "org.apache.spark.api.java.JavaSparkContext": ("parallelize", "union"),
     "org.apache.spark.api.python.PythonUtils": ("toSeq", "toScalaMap"),
     "org.apache.spark.rdd.RDD": (),
     "org.apache.spark.sql.Dataset": ("where", "union"),
@@ -75,6 +77,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.catalyst.expressions.Literal": ("value",),
     "org.apache.spark.sql.catalyst.expressions.UnsafeProjection": ("create",),
     "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation$": ("apply",),
+    "org.apache.spark.sql.catalyst.optimizer.PushPredicateThroughNonJoin$": ("apply",),
+    "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion$": ("apply",),
     "org.apache.spark.sql.catalyst.plans.logical.LocalRelation": ("data",),
     "org.apache.spark.sql.catalyst.plans.logical.LogicalPlan": ("transformUpWithSubqueries",),
     "org.apache.spark.sql.catalyst.plans.logical.Subquery": (),
@@ -107,7 +111,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.execution.datasources.FileIndex": ("listFiles",),
     "org.apache.spark.sql.execution.datasources.FileStatusWithMetadata": (),
     "org.apache.spark.sql.execution.datasources.HadoopFsRelation": ("location",),
-    "org.apache.spark.sql.execution.datasources.LogicalRelation": ("copy",),
+    "org.apache.spark.sql.execution.datasources.LogicalRelation": ("copy", "newInstance"),
     "org.apache.spark.sql.execution.datasources.LogicalRelation$": ("apply",),
     "org.apache.spark.sql.execution.datasources.PartitionDirectory": (),
     "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat": ("buildReaderWithPartitionValues",),
@@ -170,7 +174,7 @@ class Jvm:
     ) -> DataFrame:
         """A DataFrame of both halves of the stream `key`, still open: each query of it gets a snapshot of its own."""
         struct = self.struct(schema)
-        settled = self.workshop.settled(key, name, known, struct, self.java_map(options), self._session)
+        settled = self.workshop.settled(key, name, known, struct, self._java_map(options), self._session)
         live = self.workshop.live(key, name, self._session.sqlContext(), struct)
         frame = self._session.baseRelationToDataFrame(settled).union(self._session.baseRelationToDataFrame(live))
         return DataFrame(frame, self._spark)
@@ -192,15 +196,26 @@ class Jvm:
         """The RDD of Spark's internal rows that computes a DataFrame."""
         return frame._jdf.queryExecution().toRdd()
 
-    def rows_held(self, stream: bytes, schema: StructType) -> Java:
-        """The RDD of the rows in an Arrow stream, which the driver holds."""
-        return self.workshop.rows(stream, self.struct(schema), self._session.sparkContext())
+    def rows_held(self, streams: Sequence[bytes], schema: StructType) -> Java:
+        """The RDD of the rows in Arrow streams, which the driver holds: a partition each."""
+        held = self._jvm.java.util.ArrayList()
+        for stream in streams:
+            held.add(stream)
+        return self.workshop.rows(held, self.struct(schema), self._session.sparkContext())
+
+    def whole(self, key: str, name: str, known: Java, schema: Java, options: dict[str, str]) -> Java:
+        """The relation of a stream, live and settled in one, still open."""
+        return self.workshop.whole(key, name, known, self._session, schema, self._java_map(options))
+
+    def parsed(self, schema: str) -> Java:
+        """A schema in Spark's JSON."""
+        return self._session.parseDataType(schema)
 
     def serve(self, opening: Callback) -> None:
         """Let `format("millpond")` ask `opening` in all sessions of this JVM."""
         self.workshop.serve(opening)
 
-    def java_map(self, items: dict[str, str]) -> Java:
+    def _java_map(self, items: dict[str, str]) -> Java:
         found = self._jvm.java.util.HashMap()
         for name, value in items.items():
             found.put(name, value)

@@ -36,25 +36,30 @@ BYTES_HELD_MAX = 1 << 20
 cloudpickle.register_pickle_by_value(fetch)  # type: ignore[no-untyped-call]
 
 
-def fetch_little(door: Door, ticket: LiveTicket) -> bytes | None:
-    """What the ticket fetches, as an Arrow stream; None if it is too much for the driver to hold."""
-    if sum(map(len, ticket.ranges.values())) > ROWS_HELD_MAX:
+def fetch_little(door: Door, tickets: Sequence[LiveTicket]) -> list[bytes] | None:
+    """What each ticket fetches, as an Arrow stream; None if it is too much for the driver to hold."""
+    if sum(len(offsets) for ticket in tickets for offsets in ticket.ranges.values()) > ROWS_HELD_MAX:
         return None
-    batches: list[pa.RecordBatch] = []
-    size = 0
-    for batch in fetch_live(door.location, door.token, ticket, door.tls):
-        size += batch.nbytes
-        if size > BYTES_HELD_MAX:
-            return None
-        batches.append(batch)
-    if not batches:
-        return b""
+    held: list[bytes] = []
+    for ticket in tickets:
+        batches: list[pa.RecordBatch] = []
+        size = 0
+        for batch in fetch_live(door.location, door.token, ticket, door.tls):
+            size += batch.nbytes
+            if size > BYTES_HELD_MAX:
+                return None
+            batches.append(batch)
+        held.append(_as_stream(batches) if batches else b"")
+    return held
+
+
+def _as_stream(batches: list[pa.RecordBatch]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    held: bytes = sink.getvalue().to_pybytes()
-    return held
+    stream: bytes = sink.getvalue().to_pybytes()
+    return stream
 
 
 def live_frame(spark: SparkSession, door: Door, tickets: Sequence[LiveTicket], schema: StructType) -> DataFrame:
@@ -83,13 +88,32 @@ def tickets_for(
     columns: Sequence[str],
     predicate: Predicate | None,
     cores: int,
+    *,
+    apart: bool = False,
 ) -> list[LiveTicket]:
-    """The ranges, dealt out to tasks of about equal numbers of offsets."""
+    """The ranges, dealt out to tasks of about equal numbers of offsets.
+
+    `apart`: as a stream's consumers expect it, a task has records of one streamlet alone. Where so few are wanted that
+    the driver fetches them, a streamlet is at least in one partition alone: there are as many as cores, not more."""
     if predicate is not None and len(encode(predicate)) > JSON_BYTES_MAX:
         predicate = None  # too large to send, and Spark filters again
     total = sum(map(len, ranges.values()))
     share = max(ROWS_PER_TASK_MIN, -(-total // (cores * TASKS_PER_CORE)))
-    return [LiveTicket(stream, generation, part, tuple(columns), predicate) for part in _shares(ranges, share)]
+    if not apart:
+        parts = list(_shares(ranges, share))
+    elif total <= ROWS_HELD_MAX:
+        parts = _dealt(ranges, cores)
+    else:
+        parts = [part for s, offsets in sorted(ranges.items()) for part in _shares({s: offsets}, share)]
+    return [LiveTicket(stream, generation, part, tuple(columns), predicate) for part in parts]
+
+
+def _dealt(ranges: Mapping[int, OffsetRange], hands: int) -> list[dict[int, OffsetRange]]:
+    """Whole streamlets in so many hands, the largest first, each to the one that has least."""
+    dealt: list[dict[int, OffsetRange]] = [{} for _ in range(min(hands, len(ranges)))]
+    for streamlet, offsets in sorted(ranges.items(), key=lambda item: -len(item[1])):
+        min(dealt, key=lambda hand: sum(map(len, hand.values())))[streamlet] = offsets
+    return dealt
 
 
 def _shares(ranges: Mapping[int, OffsetRange], share: int) -> Iterator[dict[int, OffsetRange]]:

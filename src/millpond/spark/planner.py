@@ -86,12 +86,20 @@ class SessionPlanner:
 
     def frame(self, stream: ServedStream) -> DataFrame:
         """A DataFrame of the stream, live ∪ settled."""
+        key, known, schema = self._opened(stream)
+        return self.jvm.settled_and_live(key, stream.name, known, schema, OPTIONS)
+
+    def relation(self, stream: ServedStream) -> Java:
+        """As `frame`, as the one relation that a format gives."""
+        key, known, schema = self._opened(stream)
+        return self.jvm.whole(key, stream.name, known, self.jvm.struct(schema), OPTIONS)
+
+    def _opened(self, stream: ServedStream) -> tuple[str, Java, StructType]:
         settled = stream.snapshot().settled
         key = self.key(stream, settled)
         with self._lock:
             self._streams[key] = stream
-        schema = spark_schema(stored_schema(stream.definition.schema))
-        return self.jvm.settled_and_live(key, stream.name, self.table(key, settled), schema, OPTIONS)
+        return key, self.table(key, settled), spark_schema(stored_schema(stream.definition.schema))
 
     @staticmethod
     def key(stream: ServedStream, settled: SettledSnapshot) -> str:
@@ -155,13 +163,14 @@ class PinnedScan:
         figures: QueryFigures,
         live: Mapping[int, OffsetRange] | None = None,
     ) -> None:
-        """`live`: which of the live offsets; None means all of the snapshot's."""
+        """`live`: which of the live offsets, a partition for each streamlet; None means all of the snapshot's."""
         self._planner = planner
         self._stream = stream
         self._definition = stream.definition
         self._snapshot = snapshot
         self._figures = figures
         self._live_ranges = snapshot.live if live is None else live
+        self._apart = live is not None
 
     def answer(self, question: str, text: str) -> Any:
         """Called by the planner, once per scan and each time that Spark plans it anew."""
@@ -198,13 +207,14 @@ class PinnedScan:
         definition = self._definition
         spark = self._planner.spark
         cores = spark.sparkContext.defaultParallelism
-        tickets = tickets_for(definition.id, self._snapshot.generation, self._live_ranges, columns, predicate, cores)
-        rows = sum(map(len, self._live_ranges.values()))
+        ranges, generation = self._live_ranges, self._snapshot.generation
+        tickets = tickets_for(definition.id, generation, ranges, columns, predicate, cores, apart=self._apart)
+        rows = sum(map(len, ranges.values()))
         self._figures.live[text] = LiveScan(self._stream.name, rows, len(tickets))
         everything = spark_schema(stored_schema(definition.schema))
         schema = StructType([everything[name] for name in columns])
         door = self._stream.door()
-        held = fetch_little(door, tickets[0]) if len(tickets) == 1 else None
+        held = fetch_little(door, tickets)
         if held is not None:
             return self._planner.jvm.rows_held(held, schema)
         return self._planner.jvm.rows_of(live_frame(spark, door, tickets, schema))

@@ -14,10 +14,10 @@ from millpond.errors import MillpondError
 from millpond.model.schema import stored_schema
 from millpond.spark.jvm import Callback, Java, session_of
 from millpond.spark.planner import planner_of
-from millpond.spark.ponds import open_stream
+from millpond.spark.ponds import keep_stream, open_stream
 from millpond.spark.schema import spark_schema
 from millpond.spark.source import StreamSource
-from millpond.spark.source_options import read_options
+from millpond.spark.source_options import WHERE, check_names, read_options, read_where
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +37,9 @@ def answer(question: str, asking: Java) -> Any:
                 return _schema(options)
             case "source":
                 return _source(spark, options)
+            case "relation":
+                check_names(options, WHERE)
+                return planner_of(spark).relation(keep_stream(read_where(options)))
         raise AssertionError(question)
     except MillpondError as error:
         return f"!Millpond: {error} [{error.code}]"

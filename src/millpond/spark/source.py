@@ -127,7 +127,8 @@ class StreamSource:
     # What a batch holds.
 
     def _batch(self, text: str) -> Java:
-        start, end = (self._checked(Place.parse(part)) for part in text.split("\0"))
+        *places, schema = text.split("\0")
+        start, end = (self._checked(Place.parse(place)) for place in places)
         definition = self._stream.definition
         snapshot = self._snapshot_up_to(end)
         begin = start.offsets if start.generation == end.generation else {}
@@ -137,13 +138,12 @@ class StreamSource:
         settled = {s: o for s, offsets in ranges.items() if len(o := offsets.intersect(_until(boundary.get(s, 0))))}
         live = {s: o for s, offsets in ranges.items() if len(o := offsets.intersect(_from(boundary.get(s, 0))))}
         scan = BatchScan(self._planner, self._stream, snapshot, live, failure)
-        workshop = self._planner.jvm.workshop
+        jvm = self._planner.jvm
         key = self._planner.key(self._stream, snapshot.settled)
         table = self._planner.table(key, snapshot.settled)
-        pinned = workshop.pinned(table, sum(map(len, live.values())), Callback(scan.answer))
-        where = _where(settled, boundary)
-        options = self._planner.jvm.java_map(OPTIONS)
-        return workshop.batch(key, self._stream.name, pinned, bool(settled), where, options)
+        whole = jvm.whole(key, self._stream.name, table, jvm.parsed(schema), OPTIONS)
+        pinned = jvm.workshop.pinned(table, sum(map(len, live.values())), Callback(scan.answer))
+        return jvm.workshop.batch(whole, pinned, bool(settled), _where(settled, boundary))
 
     def _snapshot_up_to(self, end: Place) -> Snapshot:
         """The snapshot by which the batch's end was chosen, if it is that batch."""

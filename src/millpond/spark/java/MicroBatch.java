@@ -5,8 +5,6 @@ import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
-import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation$;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.types.StructType;
@@ -17,37 +15,30 @@ import scala.collection.immutable.Seq;
  * Both halves are pinned from the start, so the optimiser's SnapshotRule leaves them alone.
  */
 public class MicroBatch {
-  private final String key;
-  private final String name;
+  private final StreamRelation stream;
   private final PinnedStream pinned;
   private final boolean settled;
   private final String where;
-  private final java.util.Map options;
 
   /**
    * @param settled whether any record may lie in objects
    * @param where which records of the objects belong to the batch, in SQL; empty: all of them
    */
-  public MicroBatch(
-      String key, String name, PinnedStream pinned, boolean settled, String where, java.util.Map options) {
-    this.key = key;
-    this.name = name;
+  public MicroBatch(StreamRelation stream, PinnedStream pinned, boolean settled, String where) {
+    this.stream = stream;
     this.pinned = pinned;
     this.settled = settled;
     this.where = where;
-    this.options = options;
   }
 
-  public Dataset frame(SparkSession session, StructType schema) {
+  public Dataset frame(SparkSession session) {
     Dataset objects = null;
     if (settled) {
-      SettledIndex index = new SettledIndex(key, name, pinned.objects, pinned);
-      objects = frame(session, new HadoopFsRelation(index, new StructType(), schema, scala.Option.empty(),
-          pinned.objects.format(), org.apache.spark.api.python.PythonUtils.toScalaMap(options), session));
+      objects = frame(session, stream.settled(pinned));
       if (!where.isEmpty()) objects = objects.where(where);
     }
-    if (pinned.liveRows == 0L) return objects == null ? nothing(session, schema) : objects;
-    Dataset live = frame(session, new LiveRelation(key, name, session.sqlContext(), schema, pinned));
+    if (pinned.liveRows == 0L) return objects == null ? nothing(session, stream.schema()) : objects;
+    Dataset live = frame(session, stream.live(pinned));
     return objects == null ? live : objects.union(live);
   }
 

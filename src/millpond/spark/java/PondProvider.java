@@ -7,6 +7,8 @@ import java.util.function.BiFunction;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.streaming.Source;
+import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.sources.RelationProvider;
 import org.apache.spark.sql.sources.StreamSourceProvider;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -14,12 +16,12 @@ import scala.Option;
 import scala.Tuple2;
 import scala.collection.immutable.Map;
 
-/** Makes sources for format("millpond"): options go to Python, which answers with what it takes to make one. */
-public class PondProvider implements StreamSourceProvider {
+/** Makes sources and relations for format("millpond"): options go to Python, which answers with what it takes to make one. */
+public class PondProvider implements StreamSourceProvider, RelationProvider {
   /** How many frames may be loaded and not yet started before the oldest one's schema is looked up anew. */
   private static final int LOADED_MAX = 256;
 
-  /** Python: (question, session and options) gives a schema as JSON, or what steers a source. */
+  /** Python: (question, session and options) gives a schema as JSON, what steers a source, or a relation. */
   private final BiFunction opening;
   /** What was said of the schema when a frame was loaded: its query keeps it, also if columns are added meanwhile. */
   private final ArrayDeque loaded = new ArrayDeque();
@@ -45,6 +47,10 @@ public class PondProvider implements StreamSourceProvider {
     if (found == null) found = current(context, options);
     BiFunction steering = (BiFunction) ask(context, "source", options);
     return new PondSource((SparkSession) context.sparkSession(), found, checkpoint, steering);
+  }
+
+  public BaseRelation createRelation(SQLContext context, Map options) {
+    return (BaseRelation) ask(context, "relation", options);
   }
 
   private StructType current(SQLContext context, Map options) {

@@ -70,7 +70,7 @@ public class PondSource implements Source, SupportsTriggerAvailableNow, ReportsS
 
   public Dataset getBatch(Option start, Offset end) {
     String from = start.isDefined() ? ((Offset) start.get()).json() : began();
-    return ((MicroBatch) ask("batch", from + "\0" + end.json())).frame(session, schema);
+    return ((MicroBatch) ask("batch", from + "\0" + end.json() + "\0" + schema.json())).frame(session);
   }
 
   public void commit(Offset end) {

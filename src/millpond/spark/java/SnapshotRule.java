@@ -1,8 +1,12 @@
 package millpond.spark;
 
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.function.BiFunction;
+import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation$;
+import org.apache.spark.sql.catalyst.optimizer.PushPredicateThroughNonJoin$;
+import org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion$;
 import org.apache.spark.sql.catalyst.plans.logical.*;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -44,13 +48,14 @@ public class SnapshotRule extends Rule {
     }
 
     public boolean isDefinedAt(Object node) {
-      return key(node) != null || isTornUnion(node);
+      return key(node) != null || isTornUnion(node) || isOverUnion(node);
     }
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
       String key = key(node);
       if (key != null) return pinned((LogicalRelation) node, stream(key));
       if (isTornUnion(node)) return PropagateEmptyRelation$.MODULE$.apply((LogicalPlan) node);
+      if (isOverUnion(node)) return pushed((LogicalPlan) node);
       return otherwise.apply(node);
     }
 
@@ -63,6 +68,7 @@ public class SnapshotRule extends Rule {
 
     private static LogicalPlan pinned(LogicalRelation leaf, PinnedStream stream) {
       BaseRelation relation = leaf.relation();
+      if (relation instanceof StreamRelation) return halves(leaf, (StreamRelation) relation, stream);
       BaseRelation exact;
       if (relation instanceof LiveRelation) {
         if (stream.liveRows == 0L) return empty(leaf);
@@ -73,7 +79,34 @@ public class SnapshotRule extends Rule {
         exact = new HadoopFsRelation(((SettledIndex) files.location()).pin(stream), files.partitionSchema(),
             files.dataSchema(), files.bucketSpec(), stream.objects.format(), files.options(), files.sparkSession());
       }
-      return leaf.copy(exact, leaf.output(), leaf.catalogTable(), leaf.isStreaming(), leaf.stream());
+      return copy(leaf, exact);
+    }
+
+    private static LogicalPlan halves(LogicalRelation leaf, StreamRelation relation, PinnedStream stream) {
+      if (stream.liveRows == 0L && stream.objects.bytes() == 0L) return empty(leaf);
+      if (stream.liveRows == 0L) return copy(leaf, relation.settled(stream));
+      if (stream.objects.bytes() == 0L) return copy(leaf, relation.live(stream));
+      // What a Union gives is named as by its first child.
+      ArrayList both = new ArrayList();
+      both.add(copy(leaf, relation.settled(stream)));
+      both.add(copy(leaf, relation.live(stream)).newInstance());
+      return new Union(PythonUtils.toSeq(both), false, false);
+    }
+
+    private static LogicalRelation copy(LogicalRelation leaf, BaseRelation relation) {
+      return leaf.copy(relation, leaf.output(), leaf.catalogTable(), leaf.isStreaming(), leaf.stream());
+    }
+
+    /** A filter or a choice of columns over a Union goes to its children, where scans see it: Spark's own rules, which
+     * have run already when a whole stream becomes a Union here. */
+    private static boolean isOverUnion(Object node) {
+      if (!(node instanceof Filter || node instanceof Project)) return false;
+      return ((LogicalPlan) node).children().apply(0) instanceof Union;
+    }
+
+    private static LogicalPlan pushed(LogicalPlan node) {
+      return node instanceof Filter
+          ? PushPredicateThroughNonJoin$.MODULE$.apply(node) : PushProjectionThroughUnion$.MODULE$.apply(node);
     }
 
     private static LogicalPlan empty(LogicalRelation leaf) {
@@ -89,6 +122,7 @@ public class SnapshotRule extends Rule {
         LiveRelation live = (LiveRelation) relation;
         return live.open() ? live.key() : null;
       }
+      if (relation instanceof StreamRelation) return ((StreamRelation) relation).key();
       if (!(relation instanceof HadoopFsRelation)) return null;
       Object location = ((HadoopFsRelation) relation).location();
       if (!(location instanceof SettledIndex)) return null;

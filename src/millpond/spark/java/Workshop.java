@@ -3,6 +3,7 @@ package millpond.spark;
 import java.util.ArrayList;
 import java.util.function.BiFunction;
 import org.apache.spark.SparkContext;
+import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.SQLContext;
@@ -37,9 +38,19 @@ public class Workshop {
         org.apache.spark.api.python.PythonUtils.toScalaMap(options), session);
   }
 
-  /** Rows of an Arrow stream (empty: none), held by the driver: Spark sends them with the tasks that need them. */
-  public RDD rows(byte[] stream, StructType schema, SparkContext context) throws Exception {
-    if (stream.length == 0) return new JavaSparkContext(context).emptyRDD().rdd();
+  /** Rows of Arrow streams (empty: none), held by the driver: Spark sends them with the tasks, one for each stream. */
+  public RDD rows(java.util.List streams, StructType schema, SparkContext context) throws Exception {
+    JavaSparkContext java = new JavaSparkContext(context);
+    ArrayList parts = new ArrayList();
+    for (int i = 0; i < streams.size(); i++) {
+      byte[] stream = (byte[]) streams.get(i);
+      if (stream.length > 0) parts.add(java.parallelize(rows(stream, schema), 1));
+    }
+    if (parts.isEmpty()) return java.emptyRDD().rdd();
+    return java.union((JavaRDD[]) parts.toArray(new JavaRDD[parts.size()])).rdd();
+  }
+
+  private static ArrayList rows(byte[] stream, StructType schema) throws Exception {
     CloseableIterator rows = (CloseableIterator) ArrowConverters$.MODULE$.fromIPCStream(stream)._1();
     UnsafeProjection projection = UnsafeProjection.create(schema);
     ArrayList copies = new ArrayList();
@@ -48,13 +59,14 @@ public class Workshop {
     } finally {
       rows.close();
     }
-    return new JavaSparkContext(context).parallelize(copies, 1).rdd();
+    return copies;
   }
 
   /** Let format("millpond") work in this JVM. */
   public void serve(BiFunction opening) {
     PondProvider provider = new PondProvider(opening);
     millpond.DefaultSource.streams = provider;
+    millpond.DefaultSource.relations = provider;
   }
 
   /** A Python function as an object of the JVM, for Python to answer with. */
@@ -62,9 +74,14 @@ public class Workshop {
     return function;
   }
 
-  public MicroBatch batch(
-      String key, String name, PinnedStream pinned, boolean settled, String where, java.util.Map options) {
-    return new MicroBatch(key, name, pinned, settled, where, options);
+  public MicroBatch batch(StreamRelation stream, PinnedStream pinned, boolean settled, String where) {
+    return new MicroBatch(stream, pinned, settled, where);
+  }
+
+  public StreamRelation whole(
+      String key, String name, ObjectTable known, SparkSession session, StructType schema, java.util.Map options) {
+    return new StreamRelation(
+        key, name, known, (org.apache.spark.sql.classic.SparkSession) session, schema, options);
   }
 
   public BaseRelation live(String key, String name, SQLContext context, StructType schema) {
