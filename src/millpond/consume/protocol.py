@@ -61,12 +61,14 @@ class GroupSpec:
 class Join:
     """`instance`: which instance of the program this is; joining again under a name expels the one that has it.
     `durability`: how safe this member's commits are before they are answered; outputs of a transaction may ask for
-    more."""
+    more. `kills_max`: a record that so many members were lost with, the last few times alone, goes to the dead
+    letters."""
 
     spec: GroupSpec
     instance: str
     lease_seconds: float = 30.0
     durability: Durability = "os"
+    kills_max: int = 5
 
 
 @dataclass(frozen=True, slots=True)

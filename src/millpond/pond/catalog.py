@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from millpond.consume.positions import POSITIONS
 from millpond.errors import Damaged
 from millpond.model.definition import FIRST_STREAM_ID, StreamDefinition
 from millpond.model.schema import TIMESTAMP
@@ -30,7 +31,7 @@ AUDIT = StreamDefinition(
     ),
     settle=None,
 )
-OWN_STREAMS = (CATALOG, AUDIT)
+OWN_STREAMS = (CATALOG, AUDIT, POSITIONS)
 
 
 @dataclass

@@ -17,6 +17,9 @@ import pyarrow as pa
 
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
+from millpond.consume.coordinator import Coordinator
+from millpond.consume.face import ConsumerFace
+from millpond.consume.protocol import GroupDesk
 from millpond.errors import Damaged, MillpondError, PondClosed, StreamExists, StreamNotFound, TooLarge
 from millpond.files import WithFiles
 from millpond.ingest import Ingest
@@ -31,6 +34,7 @@ from millpond.model.stored_definition import encode_definition
 from millpond.model.units import Duration, Size
 from millpond.pond.background import Background
 from millpond.pond.catalog import AUDIT, CATALOG, OWN_STREAMS, Catalog
+from millpond.pond.consumed import PondStreams
 from millpond.pond.desk import PondDesk
 from millpond.pond.directory import PondDirectory
 from millpond.pond.file_calls import HereFile
@@ -52,7 +56,7 @@ DEFAULT_SETTLE = Settle()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Pond(WithFiles):
+class Pond(ConsumerFace, WithFiles):
     """Made by `millpond.open`. Thread-safe; a context manager that closes it."""
 
     def __init__(
@@ -82,6 +86,7 @@ class Pond(WithFiles):
         self._finish_drops()
         self._streams = {name: self._open_stream(d) for name, d in self._catalog.streams.items()}
         log.forget_unclaimed()
+        self.coordinator = Coordinator(log, PondStreams(self), clock, self._stream_list())
         self._background = Background(self._stream_list) if background else None
 
     # Streams.
@@ -173,6 +178,7 @@ class Pond(WithFiles):
             self._record("drop", definition)
             del self._streams[name]
             stream.redefine(None)
+            self.coordinator.forget(definition.id)
             self._log.drop_stream(definition.id)
             try:
                 stream.archive.delete()
@@ -272,6 +278,11 @@ class Pond(WithFiles):
     def _tell(self, change: Change) -> None:
         for listener in list(self._listeners):
             listener(change)
+
+    def group_desk(self) -> GroupDesk:
+        """Where consumer groups are kept."""
+        self._check_open()
+        return self.coordinator
 
     def _open_door(self) -> FlightDoor:
         with self._changing():

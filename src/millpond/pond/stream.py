@@ -21,7 +21,7 @@ from millpond.ingest import Ingest, NotPlain
 from millpond.ingest.batching import Batching, OnError
 from millpond.ingest.bounds import check_numbered
 from millpond.ingest.producer import Producer, name_and_start
-from millpond.log.engine import Ack, LogEngine, Part, Told
+from millpond.log.engine import Ack, LogEngine, Part, StreamAppend, Told
 from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.model.units import Duration, Size
 from millpond.pond.bulk import StreamBulk
@@ -160,6 +160,16 @@ class Stream:
             "sequence": sequence or 0,
             "schema_version": ingest.definition.schema_version,
         }
+
+    def prepare(self, rows: Any) -> StreamAppend:
+        """Rows as `append` takes them, checked, to be appended together with others: see
+        `LogEngine.append_together`."""
+        try:
+            parts, options = self._prepare(rows, "", None, None)
+        except MillpondError as error:
+            self._refused.error(error)
+            raise
+        return StreamAppend(self.definition.id, parts, options["ingest_micros"], options["schema_version"])
 
     def submit_json(self, text: bytes, told: Told) -> None:
         """Append one record given as a JSON object, at the stream's durability, without waiting: `told` is called when

@@ -26,7 +26,7 @@ from millpond.telemetry import Counts, Follower, Histogram, ReadTelemetry
 Micros = npt.NDArray[np.int64]
 
 
-class _Runs(NamedTuple):
+class Runs(NamedTuple):
     """Times of ingestion, and how many records have each."""
 
     times: Micros
@@ -43,7 +43,7 @@ class ReadMeter:
         self._telemetry, self._clock = telemetry, clock
         self._since = clock.now_micros()
         self._following = False
-        self._out: _Runs | None = None  # what the consumer has
+        self._out: Runs | None = None  # what the consumer has
 
     def follow(self, reader: Follower) -> None:
         """The read goes on as records arrive: its batches have `_ingest_time`."""
@@ -54,7 +54,7 @@ class ReadMeter:
         """The consumer gets these."""
         self._telemetry.read(batch.num_rows, batch.nbytes)
         if self._following:
-            self._out = _runs(_micros(batch.column(INGEST_TIME)), self._since)
+            self._out = ingest_runs(batch, self._since)
             self._observe(self._telemetry.buffered)
 
     def came_back(self) -> None:
@@ -65,10 +65,18 @@ class ReadMeter:
 
     def _observe(self, stage: Histogram) -> None:
         if self._out is not None:
-            times, records = self._out
-            # A wall clock may be set back; nothing is done before it was begun.
-            waited = np.maximum(self._clock.now_micros() - times, 0) / 1e6
-            self._telemetry.latency(stage, waited, records)
+            observe(self._telemetry, stage, self._out, self._clock.now_micros())
+
+
+def ingest_runs(batch: pa.RecordBatch, since_micros: int) -> Runs | None:
+    """When the records of a batch were ingested, but for those before a time; None if all were."""
+    return _runs(_micros(batch.column(INGEST_TIME)), since_micros)
+
+
+def observe(telemetry: ReadTelemetry, stage: Histogram, runs: Runs, now_micros: int) -> None:
+    """These records have reached a stage now."""
+    # A wall clock may be set back; nothing is done before it was begun.
+    telemetry.latency(stage, np.maximum(now_micros - runs.times, 0) / 1e6, runs.records)
 
 
 def _micros(times: pa.Array) -> Micros:
@@ -76,13 +84,13 @@ def _micros(times: pa.Array) -> Micros:
     return np.frombuffer(times.buffers()[1], np.int64, len(times), times.offset * 8)
 
 
-def _runs(times: Micros, since: int) -> _Runs | None:
+def _runs(times: Micros, since: int) -> Runs | None:
     """Those that are not before `since`; None if all are."""
     if len(times) == 1:
-        return _Runs(times, _ONE) if times[0] >= since else None
+        return Runs(times, _ONE) if times[0] >= since else None
     starts = np.append(0, np.flatnonzero(times[1:] != times[:-1]) + 1)
-    found = _Runs(times[starts], np.diff(starts, append=len(times)))
+    found = Runs(times[starts], np.diff(starts, append=len(times)))
     if found.times.min() >= since:
         return found
     kept = found.times >= since
-    return _Runs(found.times[kept], found.records[kept]) if kept.any() else None
+    return Runs(found.times[kept], found.records[kept]) if kept.any() else None

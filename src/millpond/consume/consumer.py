@@ -1,0 +1,371 @@
+"""A consumer: one instance of a program that processes a stream as a member of a group.
+
+It talks to a `GroupDesk`, which is the pond's own or a connection's, and remembers what it was given, what of it was
+iterated, and which numbers it used. `commit()` and `transaction()` cover exactly what was iterated so far, whatever
+else was fetched.
+
+A consumer that was expelled (paused for longer than its lease, say) is told so once, by `Fenced`, if it had iterated
+something that is not committed: others may have that now, and work that was done on it must be thrown away. Otherwise
+it joins again by itself.
+
+For one thread; `close` may come from another. A thread of its own says now and then that the consumer is alive.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.consume.checks import plain_place
+from millpond.consume.heartbeat import Heartbeat
+from millpond.consume.processing import Processed, process
+from millpond.consume.protocol import (
+    Commit,
+    Delivery,
+    Done,
+    Failed,
+    GroupChange,
+    GroupDesk,
+    Join,
+    Member,
+    Outcome,
+    Outputs,
+    Receipt,
+    Wanted,
+)
+from millpond.consume.transaction import Transaction
+from millpond.errors import Backpressure, Fenced, InvalidInput, InvalidValue, MillpondError, PondClosed
+from millpond.model.schema import OFFSET
+from millpond.model.units import Duration, Size, parse_bytes, parse_seconds
+
+# What one call of the desk gives at most: little enough to go over a wire at once.
+FETCH_ROWS, FETCH_BYTES = 65_536, 8_000_000
+
+Where = str | int | datetime | Mapping[int, int]
+
+
+class _Held:
+    """A delivery that was fetched and is not iterated to its end."""
+
+    __slots__ = ("at", "batch", "receipt")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.receipt, self.batch = delivery
+        self.at = 0
+
+    def take(self, rows: int) -> tuple[pa.RecordBatch, int | None]:
+        """So many rows or all that are left, and up to where that is; None: to the end."""
+        at, self.at = self.at, self.at + rows
+        if self.at >= self.batch.num_rows:
+            return (self.batch if at == 0 else self.batch.slice(at)), None
+        part = self.batch.slice(at, rows)
+        return part, part.column(OFFSET)[-1].as_py() + 1
+
+
+class Consumer:
+    """Get one from `pond.consumer(...)`; a context manager that closes it."""
+
+    def __init__(self, desk: GroupDesk, asked: Join, *, heartbeat: bool = True) -> None:
+        """`heartbeat=False`: the caller polls often enough, as tests do that own the time."""
+        self._desk, self._asked = desk, asked
+        self._fetched: deque[_Held] = deque()
+        self._iterated: dict[int, Done] = {}
+        self._number = 0  # of the last commit or abort
+        self._unresolved: tuple[Commit, Outputs | None] | None = None
+        self._closed = threading.Event()
+        self._missed = 0
+        self._receipt: Receipt | None = None
+        self._member: Member | None = desk.join(asked)
+        self._beat = Heartbeat(weakref.ref(self), asked.lease_seconds) if heartbeat else None
+
+    def __repr__(self) -> str:
+        spec = self._asked.spec
+        state = ", closed" if self._closed.is_set() else ""
+        return f"<millpond consumer {self.instance!r} of {spec.stream!r}, group {spec.group!r}{state}>"
+
+    @property
+    def instance(self) -> str:
+        """Its name in the group."""
+        return self._asked.instance
+
+    @property
+    def stream(self) -> str:
+        return self._asked.spec.stream
+
+    @property
+    def group(self) -> str:
+        return self._asked.spec.group
+
+    @property
+    def missed(self) -> int:
+        """How many records this consumer was too late for: they expired, or were truncated away."""
+        return self._missed
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """What the batch that was iterated last is: streamlet, offsets, and how often it was handed out in vain."""
+        return self._receipt
+
+    # Reading.
+
+    def poll(
+        self, *, max_records: int | None = None, max_bytes: Size = "64MB", timeout: Duration | None = "1s"
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches of what is there for this consumer, with system columns, at most so many records and bytes in all.
+
+        Waits up to `timeout` for the first one (None: for ever), and ends once it has caught up. The bytes are about:
+        at least one record is given.
+        """
+        rows, size = _bound(max_records), parse_bytes(max_bytes)
+        wait = float("inf") if timeout is None else parse_seconds(timeout)
+        return self._poll(rows, size, wait)
+
+    def _poll(self, rows: int, size: int, wait: float) -> Iterator[pa.RecordBatch]:
+        while rows > 0 and size > 0:
+            held = self._next(rows, size, wait)
+            if held is None:
+                return
+            batch, stop = held.take(rows)
+            self._count(held, stop)
+            rows -= batch.num_rows
+            if rows:
+                size -= batch.nbytes
+            wait = 0.0
+            yield batch
+
+    def records(
+        self, *, max_records: int | None = None, max_bytes: Size = "64MB", timeout: Duration | None = "1s"
+    ) -> Iterator[dict[str, Any]]:
+        """As `poll`, one record at a time, as a dict: a commit covers those that were iterated."""
+        rows, size = _bound(max_records), parse_bytes(max_bytes)
+        wait = float("inf") if timeout is None else parse_seconds(timeout)
+        return self._each(rows, size, wait)
+
+    def _each(self, rows: int, size: int, wait: float) -> Iterator[dict[str, Any]]:
+        while rows > 0 and size > 0:
+            held = self._next(rows, size, wait)
+            if held is None:
+                return
+            wait = 0.0
+            size -= held.batch.nbytes
+            for record in held.batch.slice(held.at).to_pylist():
+                if held.at >= held.batch.num_rows or rows == 0:
+                    break  # it was given back, or is enough
+                held.at += 1
+                rows -= 1
+                self._count(held, None if held.at == held.batch.num_rows else record[OFFSET] + 1)
+                yield record
+
+    def _next(self, rows: int, size: int, wait: float) -> _Held | None:
+        """What is to be iterated next."""
+        fetched = self._fetched
+        if fetched:
+            return fetched[0]
+        self._resolve()
+        while not fetched:
+            seconds = min(wait, self._asked.lease_seconds / 3)
+            wanted = Wanted(min(rows, FETCH_ROWS), min(size, FETCH_BYTES), seconds)
+            fetched.extend(map(_Held, self._ask(wanted)))
+            wait -= seconds
+            if wait <= 0 or self._closed.is_set():
+                break
+        return fetched[0] if fetched else None
+
+    def _ask(self, wanted: Wanted) -> Any:
+        try:
+            return self._desk.poll(self._joined(), wanted)
+        except Fenced:
+            unsure = bool(self._iterated)
+            self._forget()
+            if unsure:
+                raise
+            return self._desk.poll(self._joined(), wanted)
+
+    def _joined(self) -> Member:
+        if self._closed.is_set():
+            raise PondClosed(f"{self!r} was closed", hint="pond.consumer(...) makes another")
+        if self._member is None:
+            self._member = self._desk.join(self._asked)
+        return self._member
+
+    def _count(self, held: _Held, stop: int | None) -> None:
+        receipt = held.receipt
+        if receipt.number not in self._iterated:
+            self._missed += receipt.missed
+        self._iterated[receipt.number] = Done(receipt.number, stop)
+        self._receipt = receipt
+        if stop is None:
+            self._fetched.popleft()
+
+    # Committing.
+
+    def commit(self) -> Outcome | None:
+        """Everything iterated so far is processed: the group's position moves behind it, as safely as the consumer's
+        durability says. None if there is nothing new. `Fenced`: this consumer was expelled, and nothing is
+        committed."""
+        self._resolve()
+        if not self._iterated:
+            return None
+        return self._send(Commit(self._number + 1, tuple(self._iterated.values())), None)
+
+    def commit_with(self, outputs: Outputs | None, dead: tuple[Failed, ...] = ()) -> Outcome:
+        """As `commit`, with what a transaction appends and the records that are given up on."""
+        self._resolve()
+        return self._send(Commit(self._number + 1, tuple(self._iterated.values()), dead), outputs)
+
+    def commit_piece(self, stop: int | None, outputs: Outputs | None, dead: tuple[Failed, ...] = ()) -> Outcome:
+        """Commit the batch that was iterated last, up to an offset; None: all that was iterated of it."""
+        assert self._receipt is not None
+        iterated = self._iterated[self._receipt.number]
+        done = iterated if stop is None else Done(iterated.number, stop)
+        return self._send(Commit(self._number + 1, (done,), dead), outputs)
+
+    def outputs(self) -> Outputs:
+        """Where outputs are collected that `commit_piece` and `commit_with` take."""
+        return self._desk.outputs()
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it is not known what became of the last commit. It is asked again before anything new."""
+        return self._unresolved is not None
+
+    def _send(self, commit: Commit, outputs: Outputs | None) -> Outcome:
+        self._unresolved = (commit, outputs)
+        try:
+            outcome = self._desk.commit(self._joined(), commit, outputs)
+        except Fenced:
+            self._forget()
+            raise
+        except (InvalidInput, Backpressure):
+            self._unresolved = None  # refused: nothing of it happened
+            raise
+        # Anything else leaves open what happened: it is asked again, word for word, before anything new.
+        self._unresolved = None
+        self._number = commit.number
+        for done in commit.done:
+            if self._iterated.get(done.number) == done:
+                del self._iterated[done.number]
+        return outcome
+
+    def _resolve(self) -> None:
+        if self._unresolved is not None:
+            self._send(*self._unresolved)
+
+    def transaction(self) -> Transaction:
+        """Outputs to any number of streams and the position behind everything iterated so far, together or not at all:
+
+            with consumer.transaction() as tx:
+                tx.append("grid/bills", rows)
+
+        It commits at the end of the block. If the block raises, nothing happens, and what is not committed is delivered
+        again.
+        """
+        self._resolve()
+        return Transaction(self, self._desk.outputs())
+
+    def abort(self) -> None:
+        """Forget what was iterated and not committed: it is delivered again."""
+        try:
+            if self._unresolved is not None:
+                # It may have happened; if not, it never will.
+                number = self._unresolved[0].number
+            else:
+                number = self._number + 1
+            self._desk.abort(self._joined(), number)
+            self._number = number
+            self._fetched.clear()
+            self._iterated.clear()
+            self._unresolved = None
+        except MillpondError:
+            self._forget()  # to join anew gives everything back, whatever went wrong
+            raise
+
+    def process(
+        self,
+        function: Callable[..., Any],
+        *,
+        attempts: int = 3,
+        max_records: int = 1_000,
+        timeout: Duration | None = "1s",
+        transaction: bool = False,
+    ) -> Processed:
+        """Call `function(batch)` for all there is, batch by batch, and commit each; with `transaction`,
+        `function(batch, tx)`, whose outputs are committed with it. Ends when nothing came for `timeout` (None: never).
+
+        A batch that raises is tried `attempts` times, then taken apart to find the records that do; such a record goes
+        to the stream `<stream>/dead`, with the reason, and the group goes on.
+        """
+        return process(self, function, attempts, max_records, timeout, transaction)
+
+    # Places.
+
+    def seek(self, to: Where) -> GroupChange:
+        """Move the group to "earliest", "latest", an offset, {streamlet: offset} or a time of ingestion. Other members
+        of the group are expelled and go on from there too."""
+        self._resolve()
+        change = self._desk.seek(self._joined(), plain_place(to))
+        self._fetched.clear()
+        self._iterated.clear()
+        return change
+
+    def position(self) -> dict[int, int]:
+        """Per streamlet the offset under which the group has processed everything."""
+        return self._desk.group(self.stream, self.group).positions
+
+    def lag(self) -> dict[int, int]:
+        """Per streamlet how many records the group has not processed."""
+        return self._desk.group(self.stream, self.group).lag
+
+    # Its life.
+
+    def alive(self) -> None:
+        """Renew the lease. A consumer that was expelled finds out with what it does next."""
+        member = self._member
+        if member is not None and not self._closed.is_set():
+            self._desk.renew(member)
+
+    def _forget(self) -> None:
+        """It is no member any more."""
+        self._member = None
+        self._number = 0
+        self._unresolved = None
+        self._fetched.clear()
+        self._iterated.clear()
+
+    def close(self, *, commit: bool = True) -> None:
+        """Leave the group. Commits what was iterated first, unless told not to; the rest is given back at once. May be
+        called twice."""
+        if self._closed.is_set():
+            return
+        try:
+            if commit and self._member is not None:
+                self.commit()
+        finally:
+            self._closed.set()
+            if self._beat is not None:
+                self._beat.stop()
+            if self._member is not None:
+                self._desk.leave(self._member)
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(commit=error is None)
+
+
+def _bound(max_records: int | None) -> int:
+    if max_records is None:
+        return 2**62
+    if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
+        raise InvalidValue(f"at most {max_records!r} records", hint="max_records is 1 or more; leave it out for all")
+    return max_records

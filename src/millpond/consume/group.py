@@ -1,0 +1,345 @@
+"""One consumer group: its members, their leases, and what they hold.
+
+Everything is done under the group's lock but for reading records. Time comes from the pond's clock: a member that was
+not heard of for its lease is expelled by whatever is asked next of its group, by anybody. From then on it is refused by
+its epoch (I7), whatever its own clock says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from millpond.clock import Clock
+from millpond.consume.cursor import Cursor
+from millpond.consume.fifo import FifoShare
+from millpond.consume.member import Claim, Cut, MemberState
+from millpond.consume.positions import Change, GroupState, Key
+from millpond.consume.protocol import (
+    Commit,
+    Delivery,
+    GroupStatus,
+    Join,
+    Member,
+    MemberStatus,
+    Outcome,
+    Receipt,
+    Wanted,
+)
+from millpond.consume.share import Next, Share
+from millpond.consume.slots import SlotShare
+from millpond.errors import Fenced, TooLarge, TransactionOver
+from millpond.query import Halves
+from millpond.query.meter import ingest_runs, observe
+from millpond.telemetry import Histogram, ReadTelemetry
+
+# Why members were expelled is told to so many of them.
+REASONS_KEPT = 256
+# Deliveries that a member may hold. Over it, somebody reads and forgets to commit.
+CLAIMS_MAX = 10_000
+# What is decoded for a group that nobody polls is let go of after this.
+REST_SECONDS = 5.0
+
+REJOIN = "poll again: it joins anew and is given what is not committed"
+
+
+class Group:
+    """Thread-safe."""
+
+    def __init__(self, key: Key, stream: str, halves: Halves, state: GroupState, clock: Clock) -> None:
+        self.key, self.stream = key, stream
+        self.halves, self._clock = halves, clock
+        self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)
+        self._members: dict[int, MemberState] = {}
+        self._over: OrderedDict[int, str] = OrderedDict()
+        self._polled_seconds = clock.monotonic_seconds()
+        self.telemetry = ReadTelemetry()
+        self._since_micros = clock.now_micros()
+        self.state = state
+        self._share: Share = self._new_share()
+
+    def _new_share(self) -> Share:
+        return (FifoShare if self.state.strategy == "fifo" else SlotShare)(self.halves, self.state)
+
+    @property
+    def generation(self) -> int:
+        return self.state.generation
+
+    # Members.
+
+    def join(self, asked: Join, epoch: int) -> Member:
+        """A new member; whoever had its name is expelled."""
+        with self._lock:
+            self._expire()
+            for other in [m for m in self._members.values() if m.member.instance == asked.instance]:
+                self._expel(other, f"another consumer joined as {asked.instance!r}", died=False)
+            stream_id, name = self.key
+            member = Member(self.stream, stream_id, name, asked.instance, epoch)
+            state = MemberState(member, asked, self._clock.monotonic_seconds())
+            self._members[epoch] = state
+            self._share.joined(state)
+            return member
+
+    def _member(self, member: Member) -> MemberState:
+        """The member, heard of just now; `Fenced` if it is none."""
+        self._expire()
+        found = self._members.get(member.epoch)
+        if found is None or found.member.instance != member.instance:
+            raise self.fenced(member)
+        found.seen_seconds = self._clock.monotonic_seconds()
+        return found
+
+    def fenced(self, member: Member) -> Fenced:
+        """Why someone is no member any more."""
+        reason = self._over.get(member.epoch, "the pond was opened anew since it joined")
+        return Fenced(f"{member.instance!r} is no member of group {self.key[1]!r} any more: {reason}", hint=REJOIN)
+
+    def _expire(self) -> None:
+        now = self._clock.monotonic_seconds()
+        for member in list(self._members.values()):
+            away = now - member.seen_seconds
+            # What is being committed is not given to others: the commit decides.
+            if away > member.asked.lease_seconds and member.committing is None:
+                lease = f"{member.asked.lease_seconds:g}"
+                self._expel(member, f"it was away for {away:.1f} s, and its lease is {lease} s", died=True)
+
+    def _expel(self, member: MemberState, reason: str, *, died: bool) -> None:
+        del self._members[member.epoch]
+        self._share.left(member, expelled=died)
+        self._over[member.epoch] = reason
+        while len(self._over) > REASONS_KEPT:
+            self._over.popitem(last=False)
+
+    def kills_max(self, member: Member) -> int:
+        """How many consumers a record may take with it before it is given up on."""
+        with self._lock:
+            return self._member(member).asked.kills_max
+
+    def renew(self, member: Member) -> None:
+        """See `GroupDesk`."""
+        with self._lock:
+            self._member(member)
+
+    def leave(self, member: Member) -> None:
+        """See `GroupDesk`."""
+        with self._lock:
+            found = self._members.get(member.epoch)
+            if found is not None and found.member.instance == member.instance:
+                self._expel(found, "it left", died=False)
+
+    # Handing out.
+
+    def deliver(self, member: Member, wanted: Wanted) -> tuple[list[Delivery], dict[int, int]]:
+        """What is there for a member, and what to wait beyond if that is nothing."""
+        with self._lock:
+            state, share = self._member(member), self._share
+            self._polled_seconds = state.seen_seconds
+            lost = [] if wanted.after is None else [c for n, c in state.claims.items() if n > wanted.after]
+        if lost:
+            return [self._again(claim) for claim in lost], {}
+        found: list[Delivery] = []
+        heads = self.halves.heads()
+        rows, size = wanted.max_records, wanted.max_bytes
+        with share.reading(state):
+            while rows > 0 and size > 0 and share is self._share:
+                taken = share.take(state, rows, size, heads)
+                if taken is None:
+                    break
+                delivery = self._claim(state, share, taken)
+                if delivery is not None:
+                    found.append(delivery)
+                    rows -= delivery.batch.num_rows
+                    size -= delivery.batch.nbytes
+            beyond = {} if found else share.reached(state)
+        return found, beyond
+
+    def _claim(self, state: MemberState, share: Share, taken: Next) -> Delivery | None:
+        """Make what was taken the member's, if it still may have it; None if there are no records in it."""
+        batch = taken.taken.batch
+        with self._lock:
+            if share is not self._share:
+                return None  # the group was moved: what was taken is not wanted any more
+            if state.epoch not in self._members:
+                share.put_back(state, taken)
+                raise self.fenced(state.member)
+            if not share.current(state, taken):
+                share.put_back(state, taken)
+                return None
+            if batch is None:
+                share.passed(state, taken)
+                return None
+            if len(state.claims) >= CLAIMS_MAX:
+                share.put_back(state, taken)
+                raise TooLarge(
+                    f"{state.member.instance!r} holds {CLAIMS_MAX:,} deliveries that are not committed",
+                    hint="commit() what was processed",
+                )
+            state.handed += 1
+            claim = Claim(
+                state.handed,
+                taken.streamlet,
+                taken.taken.start,
+                taken.taken.stop,
+                batch.num_rows,
+                taken.tries,
+                taken.taken.missed,
+                taken.slots,
+                taken.select,
+                ingest_runs(batch, self._since_micros),
+            )
+            state.claims[claim.number] = claim
+            share.claimed(state, claim)
+            self.telemetry.read(batch.num_rows, 0)
+            self._observe(self.telemetry.buffered, claim)
+            return Delivery(self._receipt(claim), batch)
+
+    def _receipt(self, claim: Claim) -> Receipt:
+        return Receipt(
+            claim.number, claim.streamlet, claim.start, claim.stop, self.generation, claim.tries, claim.missed
+        )
+
+    def _again(self, claim: Claim) -> Delivery:
+        """A delivery whose answer was lost."""
+        cursor = Cursor(self.halves, self.generation, claim.streamlet, claim.start, select=claim.select, end=claim.stop)
+        taken = cursor.take(claim.rows, 2**62, {})
+        assert taken is not None
+        assert taken.batch is not None
+        return Delivery(self._receipt(claim), taken.batch)
+
+    # Numbers.
+
+    def begin(self, member: Member, commit: Commit) -> tuple[MemberState, list[Cut], Change] | Outcome:
+        """Check a commit and say what it changes, or what became of it before. From here to `end` the member holds what
+        it holds. Number 0 is the coordinator's own."""
+        with self._settled:
+            state = self._idle(member)
+            known = state.outcome(commit.number) if commit.number else None
+            if known is True:
+                return Outcome(commit.number, committed=True, duplicate=True)
+            if known is False:
+                raise TransactionOver(
+                    f"number {commit.number} of {member.instance!r} was aborted", hint="its records are delivered again"
+                )
+            cuts = state.cuts(commit.done, in_order=self.state.strategy != "fifo")
+            change = self._share.change(state, cuts)
+            state.committing = commit.number
+            return state, cuts, change
+
+    def _idle(self, member: Member) -> MemberState:
+        """The member, once none of its commits is under way."""
+        while True:
+            state = self._member(member)
+            if state.committing is None:
+                return state
+            self._settled.wait()
+
+    def end(self, state: MemberState, number: int, cuts: Sequence[Cut], change: Change | None) -> None:
+        """The commit that was begun is durable; None: it is not, and never will be."""
+        with self._settled:
+            state.committing = None
+            if change is not None:
+                self.state.apply(change, self._clock.now_micros())
+                if number:
+                    state.settled(number, committed=True)
+                state.finish(cuts)
+                self._share.committed(state, change)
+                state.seen_seconds = self._clock.monotonic_seconds()
+                for cut in cuts:
+                    if cut.whole:
+                        self._observe(self.telemetry.processed, cut.claim)
+            self._settled.notify_all()
+
+    def abort(self, member: Member, number: int) -> Outcome:
+        """See `GroupDesk`."""
+        with self._settled:
+            state = self._idle(member)
+            known = state.outcome(number)
+            if known is None:
+                state.settled(number, committed=False)
+            self._share.given_back(state)
+            return Outcome(number, committed=bool(known), duplicate=known is not None)
+
+    # Moving. While these are called no commit is under way.
+
+    def move(self, state: GroupState, reason: str, keep: Member | None = None) -> None:
+        """Go on from another state. All members but `keep` are expelled, and what they hold is void."""
+        with self._lock:
+            members = list(self._members.values())
+            for member in members:
+                member.claims.clear()
+                if keep is None or member.epoch != keep.epoch:
+                    self._expel(member, reason, died=False)
+            self.state = state
+            self._share = self._new_share()
+            for member in self._members.values():
+                member.version += 1
+                member.cursors.clear()
+                self._share.joined(member)
+
+    def instances(self, but: Member | None = None) -> tuple[str, ...]:
+        """Who is a member."""
+        with self._lock:
+            self._expire()
+            return tuple(m.member.instance for e, m in self._members.items() if but is None or e != but.epoch)
+
+    # Looking.
+
+    def status(self) -> GroupStatus:
+        """Where the group stands."""
+        heads = self.halves.heads()
+        with self._lock:
+            self._expire()
+            state = self.state
+            positions = {streamlet: min(state.low(streamlet), head) for streamlet, head in heads.items()}
+            above = {streamlet: done.count_above for streamlet, done in state.done.items() if done.count_above}
+            lag = {streamlet: self._lag(streamlet, head) for streamlet, head in heads.items()}
+            now = self._clock.monotonic_seconds()
+            return GroupStatus(
+                self.stream,
+                self.key[0],
+                self.key[1],
+                state.strategy,
+                state.by,
+                state.generation,
+                positions,
+                heads,
+                lag,
+                above,
+                tuple(self._member_status(m, now) for m in self._members.values()),
+                state.missed,
+                state.dead,
+                state.committed_micros,
+            )
+
+    def _lag(self, streamlet: int, head: int) -> int:
+        if self.state.strategy == "fifo":
+            done = self.state.done.get(streamlet)
+            return head if done is None else max(head - done.low - done.count_above, 0)
+        # Slots have a 64th of what lies behind their mark, about: exact once they are even.
+        marks = self.state.marks_of(streamlet)
+        return max(int((head - marks).clip(min=0).sum()) // len(marks), int(head > marks.min()))
+
+    def _member_status(self, state: MemberState, now: float) -> MemberStatus:
+        return MemberStatus(
+            state.member.instance,
+            state.epoch,
+            state.asked.lease_seconds,
+            max(now - state.seen_seconds, 0.0),
+            len(state.claims),
+            sum(claim.rows for claim in state.claims.values()),
+            self._share.slots_of(state),
+        )
+
+    def lows(self) -> dict[int, int]:
+        """Under these offsets everything is done; a streamlet that is not named has nothing done."""
+        with self._lock:
+            self._expire()
+            if self._clock.monotonic_seconds() - self._polled_seconds > REST_SECONDS:
+                self._share.rest()
+            return {s: self.state.low(s) for s in (*self.state.done, *self.state.marks)}
+
+    def _observe(self, stage: Histogram, claim: Claim) -> None:
+        if claim.ingested is not None:
+            observe(self.telemetry, stage, claim.ingested, self._clock.now_micros())
