@@ -8,6 +8,7 @@ import io
 import json
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -488,3 +489,24 @@ def test_a_head_without_an_end_is_cut_off(served: Served) -> None:
                 connection.sendall(b"x-more: " + b"x" * 10_000 + b"\r\n")
             answer = connection.recv(65_536)
         assert answer[:13] in (b"", b"HTTP/1.1 400 ")
+
+
+def test_streamlets_are_merged_by_time_and_ids_never_pass_what_is_held_back(client: httpx.Client) -> None:
+    path = f"/v1/streams/lab/merged-{time.time_ns()}"
+    body = {"schema": "n int, at timestamp", "event_time": "at", "streamlets": 2}
+    assert client.put(path, json=body).status_code == 201
+    for n in (3, 1, 2, 0):  # appends take turns: 3 and 2 are in one streamlet, 1 and 0 in the other
+        event = {"n": n, "at": f"2026-01-31T12:00:0{n}Z"}
+        assert client.post(f"{path}/records", json=event).status_code == 200
+    page = client.get(f"{path}/records", params={"merge_within": "5s"}).json()
+    assert [record["n"] for record in page["records"]] == [0, 1, 2, 3]
+    assert page["next"] == "0:2,1:2"
+    part = client.get(f"{path}/records", params={"merge_within": "5s", "limit": 1}).json()
+    assert ([record["n"] for record in part["records"]], part["next"]) == ([0], "0:0,1:0")
+    assert client.get(f"{path}/records", params={"merge_within": "soon"}).status_code == 400
+    query: dict[str, Any] = {"merge_within": "1s", "follow": "true", "format": "sse", "limit": 4, "columns": "n"}
+    with client.stream("GET", f"{path}/records", params=query) as events:
+        lines = [line for line in events.iter_lines() if line]
+    assert [line for line in lines if line.startswith("data")] == [f'data: {{"n":{n}}}' for n in range(4)]
+    ids = [line for line in lines if line.startswith("id")]
+    assert ids == ["id: 0:0,1:0"] * 3 + ["id: 0:2,1:2"]

@@ -40,6 +40,10 @@ def cat(
     limit: Limit = None,
     columns: Columns = None,
     where: Annotated[str | None, typer.Option(help="only records for which this SQL condition is true")] = None,
+    merge_within: Annotated[
+        str | None,
+        typer.Option(help="all streamlets in the order of time; each record waits so long for those before it: 5s"),
+    ] = None,
     form: Form = None,
 ) -> None:
     """Print a stream's records in order, settled and live, with _streamlet, _offset and _ingest_time.
@@ -57,7 +61,9 @@ def cat(
     if follow and chosen == "table":
         chosen = "ndjson"  # a table needs its end to know its widths
     with session.open() as pond:
-        reader = pond.stream(name).read(parse_start(start), follow=follow, columns=names(columns), where=where)
+        reader = pond.stream(name).read(
+            parse_start(start), follow=follow, columns=names(columns), where=where, merge_within=merge_within
+        )
         with reader:
             session.output.records(limited(reader, limit), reader.schema, chosen)
 

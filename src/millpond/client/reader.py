@@ -12,7 +12,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 import msgspec
@@ -22,6 +22,8 @@ from millpond.client.connection import Connection
 from millpond.errors import Backpressure, Unavailable
 from millpond.flight.follower import Follower
 from millpond.flight.link import FlightLink
+from millpond.model.schema import OFFSET, STREAMLET
+from millpond.query.overtaken import Overtaken
 from millpond.wire.requests import Read
 
 logger = logging.getLogger(__name__)
@@ -35,7 +37,8 @@ class RemoteReader(Iterator[pa.RecordBatch]):
     `start`."""
 
     def __init__(self, connection: Connection, request: Read, give_up_seconds: float) -> None:
-        self._connection, self._request, self._give_up_seconds = connection, request, give_up_seconds
+        self._connection, self._give_up_seconds = connection, give_up_seconds
+        wanted = request.columns
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._link: FlightLink | None = None
@@ -44,8 +47,10 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         self._lost_since: float | None = None
         self._failures = 0
         self._held: pa.RecordBatch | None = None
+        self._overtaken, request = _merging(request)
+        self._request = request
         self._reader: Follower | None = self._opened(request)
-        self._schema = self._reader.schema
+        self._schema = self._reader.schema if wanted is None else _chosen(self._reader.schema, wanted)
         try:
             # Where it begins is asked for now: "latest" must not mean another place after a lost connection.
             while not self._reader.position and not self._reader.closed and self._held is None:
@@ -131,10 +136,15 @@ class RemoteReader(Iterator[pa.RecordBatch]):
             return None
         self._position = dict(reader.position)
         self._lost_since, self._failures = None, 0
+        if batch is not None and self._overtaken is not None:
+            batch = self._overtaken.without(batch)  # a lost connection was made again at the position
+            self._overtaken.handed_out(batch, self._position)
         if batch is not None:
             if self._left is not None:
                 self._left -= batch.num_rows
-            return batch
+            if batch.schema.names != self._schema.names:
+                batch = batch.select(self._schema.names)
+            return batch if batch.num_rows else None
         if reader.closed:
             if self._request.follow and self._left != 0 and not self._closed.is_set():
                 raise Unavailable("the node ended the stream", hint="it is being stopped, or started again")
@@ -180,6 +190,20 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _merging(request: Read) -> tuple[Overtaken | None, Read]:
+    """A follower of all streamlets in the order of time has to know which records it was sent."""
+    if request.merge_within is None or not request.follow:
+        return None, request
+    if request.columns is not None:
+        more = tuple(name for name in (STREAMLET, OFFSET) if name not in request.columns)
+        request = msgspec.structs.replace(request, columns=(*request.columns, *more))
+    return Overtaken(), request
+
+
+def _chosen(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in columns])
 
 
 def _forget(reader: Follower, link: FlightLink | None) -> None:

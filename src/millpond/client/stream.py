@@ -39,7 +39,7 @@ from millpond.ingest.producer import Producer, name_and_start
 from millpond.log.engine import Ack
 from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.model.units import Duration, Size, parse_seconds
-from millpond.query import QueryReport, SegmentListing, Snapshot, Start, Where
+from millpond.query import QueryReport, SegmentListing, Snapshot, Start, Where, check_within
 from millpond.query.lookup import check_limit, wanted
 from millpond.query.reader import check_bounds
 from millpond.wire import requests as ask
@@ -220,13 +220,16 @@ class RemoteStream:
         where: Where = None,
         batch_rows: int = 65_536,
         limit: int | None = None,
+        merge_within: Duration | None = None,
         give_up: Duration = "2m",
     ) -> RemoteReader:
         """Batches in order per streamlet, settled and live without a seam, system columns included.
 
         `start`: "earliest", "latest", offsets per streamlet, or a time (of ingestion). `follow`: go on as records
         arrive, until closed; a lost connection is made again, and given up after `give_up`. `limit`: at most so many
-        records. The reader's `position` may be kept and given as `start` later.
+        records. The reader's `position` may be kept and given as `start` later. `merge_within`: records of all
+        streamlets in the order of event time (of ingestion where there is none), each held back for up to so long for
+        those before it.
         """
         self._check_there()
         limit, batch_rows = limited(limit), rows(batch_rows, "batches")
@@ -239,6 +242,7 @@ class RemoteStream:
             columns=named(columns),
             batch_rows=batch_rows,
             limit=limit,
+            merge_within=None if merge_within is None else f"{check_within(merge_within):f}s",
             **terms(where),
         )
         return RemoteReader(self._connection, request, parse_seconds(give_up))

@@ -152,6 +152,7 @@ class PondDesk:
             where=_where(request),
             batch_rows=request.batch_rows,
             limit=request.limit,
+            merge_within=request.merge_within,
         )
         if not request.follow:
             return reader

@@ -239,23 +239,26 @@ class Stream:
         where: Where = None,
         batch_rows: int = 65_536,
         limit: int | None = None,
+        merge_within: Duration | None = None,
     ) -> StreamReader:
         """Batches in order per streamlet, settled and live without a seam, system columns included.
 
         `start`: "earliest", "latest", offsets per streamlet, or a time (of ingestion). `follow`: go on as records
         arrive, until closed. `limit`: at most so many records. The reader's `position` may be kept and given as `start`
-        later.
+        later. `merge_within`: records of all streamlets in the order of event time (of ingestion where there is none),
+        each held back for up to so long for those before it.
         """
-        return query.read(
-            self.halves,
-            start,
-            follow=follow,
-            columns=columns,
-            where=where,
-            batch_rows=batch_rows,
-            limit=limit,
-            meter=ReadMeter(self.telemetry.reading, self._clock),
-        )
+        options: dict[str, Any] = {
+            "follow": follow,
+            "columns": columns,
+            "where": where,
+            "batch_rows": batch_rows,
+            "limit": limit,
+            "meter": ReadMeter(self.telemetry.reading, self._clock),
+        }
+        if merge_within is None:
+            return query.read(self.halves, start, **options)
+        return query.read_merged(self.halves, start, within=merge_within, clock=self._clock, **options)
 
     def scan(self, where: Where = None, *, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:
         """The records that match, live ∪ settled, as one table of one exact snapshot; no promise about their order."""

@@ -6,6 +6,7 @@
 from millpond.query.halves import Halves
 from millpond.query.listing import SegmentListing, read_segment, segments
 from millpond.query.lookup import get
+from millpond.query.merged import check_within, read_merged
 from millpond.query.meter import ReadMeter
 from millpond.query.positions import Start, parse_start
 from millpond.query.reader import StreamReader, read
@@ -21,6 +22,8 @@ __all__ = [
     "parse_start",
     "Where",
     "read",
+    "read_merged",
+    "check_within",
     "StreamReader",
     "ReadMeter",
     "scan",

@@ -9,7 +9,7 @@ favours a busy streamlet for long.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 
 import pyarrow as pa
@@ -41,16 +41,18 @@ def read(
     batch_rows: int = BATCH_ROWS_MAX,
     limit: int | None = None,
     meter: ReadMeter | None = None,
+    make: Callable[..., StreamReader] | None = None,
 ) -> StreamReader:
     """Batches from `start` on, with system columns unless `columns` says otherwise; at most `batch_rows` rows and
-    about 8 MB each, `limit` rows in all. See `positions` for what `start` may be. `meter` measures what is read."""
+    about 8 MB each, `limit` rows in all. See `positions` for what `start` may be. `meter` measures what is read.
+    `make`: another kind of reader."""
     check_bounds(batch_rows, limit)
     definition = halves.definition
     projection = Projection.of(definition, columns, system=True)
     predicate = ready(where, definition.schema)
     snapshot = halves.snapshot()
     position = resolve(halves, snapshot, start)
-    return StreamReader(
+    return (make or StreamReader)(
         halves,
         snapshot,
         position,
@@ -171,7 +173,7 @@ class StreamReader(Iterator[pa.RecordBatch]):
             if snapshot is None:
                 if self._meter is not None:
                     self._meter.came_back()
-                snapshot = self._halves.snapshot()
+                snapshot = self._take_snapshot()
                 self._halves.check_generation(self._generation)
             yield from self._read_settled(snapshot)
             heads: Mapping[int, int] = snapshot.heads
@@ -180,17 +182,34 @@ class StreamReader(Iterator[pa.RecordBatch]):
                 if not self._follow or self._left == 0:
                     return
                 while not self._closed.is_set():
-                    if self._halves.wait(self._position, _LOOK_SECONDS):
+                    if self._halves.wait(self._read_to(), _LOOK_SECONDS):
                         break
                     yield None
+                    if self._holds_back:
+                        break
                 self._halves.check_generation(self._generation)
-                heads = self._halves.heads()
+                heads = self._take_heads()
         except PondClosed:
             if not self._follow:
                 raise
         finally:
             if not self._resting:
                 self._closed.set()
+
+    def _take_snapshot(self) -> Snapshot:
+        return self._halves.snapshot()
+
+    def _take_heads(self) -> Mapping[int, int]:
+        return self._halves.heads()
+
+    def _read_to(self) -> Mapping[int, int]:
+        """Up to where everything was read, handed out or not."""
+        return self._position
+
+    @property
+    def _holds_back(self) -> bool:
+        """Whether something that was read may become due although nothing arrives."""
+        return False
 
     def _read_settled(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
         names = self._reading
@@ -222,9 +241,12 @@ class StreamReader(Iterator[pa.RecordBatch]):
                     return
                 self._left -= piece.num_rows
             self._position[streamlet] = piece.column(OFFSET)[-1].as_py() + 1
-            if self._meter is None:
-                yield self._projection.apply(piece)
-            else:
-                self._meter.handed_out(piece)
-                yield self._projection.apply(piece)
-                self._meter.came_back()
+            yield from self._give(piece)
+
+    def _give(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if self._meter is None:
+            yield self._projection.apply(piece)
+        else:
+            self._meter.handed_out(piece)
+            yield self._projection.apply(piece)
+            self._meter.came_back()

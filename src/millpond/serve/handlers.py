@@ -244,6 +244,7 @@ async def read(door: RestDoor, asked: Asked) -> Response:
         query.where,
         batch_rows=max(1, min(limit, 65_536)),
         limit=limit,
+        merge_within=query.merge_within,
     )
     schema, batches, position = await door.blocking(_page, asked, request)
     following = place_text(position)
@@ -285,16 +286,27 @@ async def _followed(door: RestDoor, asked: Asked) -> Response:
     if form == "sse" and wanted is not None:  # a record's id says where it is
         columns = (*wanted, *(name for name in (STREAMLET, OFFSET) if name not in wanted))
     door.check_followers()
-    request = ask.Read(asked.name, start, True, columns, query.where, batch_rows=FOLLOW_ROWS, limit=query.limit)
+    request = ask.Read(
+        asked.name,
+        start,
+        True,
+        columns,
+        query.where,
+        batch_rows=FOLLOW_ROWS,
+        limit=query.limit,
+        merge_within=query.merge_within,
+    )
     reader = await door.blocking(asked.desk.read, asked.caller, request)
     pieces = (
-        _following(door, reader, _event_writer(wanted), _BEAT) if form == "sse" else _following(door, reader, _lines)
+        _following(door, reader, _event_writer(wanted, merged=query.merge_within is not None), _BEAT)
+        if form == "sse"
+        else _following(door, reader, _lines)
     )
     return StreamingResponse(pieces, 200, None, MEDIA_TYPE_OF[form])
 
 
-# Of a batch, and the position before it, what is sent.
-Write = Callable[[pa.RecordBatch, dict[int, int]], list[bytes]]
+# Of a batch, and the positions before and behind it, what is sent.
+Write = Callable[[pa.RecordBatch, dict[int, int], dict[int, int]], list[bytes]]
 # What an idle follower is sent now and then, so that a connection that has died is noticed.
 _BEAT = b": still here\n\n"
 BEAT_SECONDS = 15.0
@@ -311,7 +323,7 @@ async def _following(door: RestDoor, reader: PatientReader, write: Write, beat: 
 
     def poll() -> list[bytes]:
         batch = reader.poll()
-        found = [] if batch is None else write(batch, before)
+        found = [] if batch is None else write(batch, before, dict(reader.position))
         before.update(reader.position)
         return found
 
@@ -331,20 +343,24 @@ async def _following(door: RestDoor, reader: PatientReader, write: Write, beat: 
         door.followers -= 1
 
 
-def _lines(batch: pa.RecordBatch, before: dict[int, int]) -> list[bytes]:
+def _lines(batch: pa.RecordBatch, before: dict[int, int], behind: dict[int, int]) -> list[bytes]:
     return [batch_to_lines(piece) for piece in small_pieces(batch)]
 
 
-def _event_writer(wanted: tuple[str, ...] | None) -> Write:
-    """Server-sent events: each record with the position behind it as its id."""
+def _event_writer(wanted: tuple[str, ...] | None, *, merged: bool) -> Write:
+    """Server-sent events: each record with the position behind it as its id. Where streamlets are merged by time,
+    records before it may be held back still: the position is that of its whole batch then, once that is sent."""
 
-    def write(batch: pa.RecordBatch, before: dict[int, int]) -> list[bytes]:
+    def write(batch: pa.RecordBatch, before: dict[int, int], behind: dict[int, int]) -> list[bytes]:
         shown = batch if wanted is None else batch.select(list(wanted))
         at = dict(before)
-        found = []
+        found: list[bytes] = []
         places = zip(batch.column(STREAMLET).to_pylist(), batch.column(OFFSET).to_pylist(), strict=True)
         for (streamlet, offset), line in zip(places, batch_to_lines(shown).splitlines(), strict=True):
-            at[streamlet] = offset + 1
+            if not merged:
+                at[streamlet] = offset + 1
+            elif len(found) == batch.num_rows - 1:
+                at = behind
             found.append(b"id: %b\ndata: %b\n\n" % (place_text(at).encode(), line))
         return found
 

@@ -47,6 +47,17 @@ class RecordsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     columns: _Columns | None = None
     where: _Where | None = None
     follow: Annotated[bool, Meta(description="Go on as records arrive, as NDJSON or server-sent events.")] = False
+    merge_within: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=40,
+                description="All streamlets in the order of time; each record waits so long for those before it: `5s`.",
+            ),
+        ]
+        | None
+    ) = None
     format: (
         Annotated[
             Literal["json", "ndjson", "csv", "arrow", "sse"],

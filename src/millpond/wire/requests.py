@@ -379,6 +379,8 @@ class Read(StreamRequest, frozen=True, tag="read"):
     predicate: Terms | None = None
     batch_rows: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 65_536
     limit: Count | None = None
+    # All streamlets in the order of time, as `query.merged` says.
+    merge_within: Units | None = None
 
 
 class Append(StreamRequest, frozen=True, tag="append"):
