@@ -9,6 +9,7 @@ import typer
 
 from millpond.cli.demo.command import demo
 from millpond.cli.doctor.command import doctor
+from millpond.cli.files import file
 from millpond.cli.generate.command import generate
 from millpond.cli.keeping import settle, status, vacuum, verify
 from millpond.cli.output import Output
@@ -47,6 +48,7 @@ for command in (
     demo,
 ):
     app.command()(command)
+app.add_typer(file)
 app.add_typer(generate)
 app.add_typer(token)
 
