@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 # A test asks little of each plan and makes many: compiling them well takes longer than running them, on the same cores.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile=file:{TESTS / 'log4j2.properties'}"
 
 # No deadlines: two busy cores make any single example slow now and then, and that proves nothing.
 settings.register_profile(
@@ -80,7 +80,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"{QUICK_JAVA} -Dlog4j2.configurationFile=file:{TESTS / 'log4j2.properties'}",
+        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.execution.arrow.pyspark.enabled": True,

@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 SPARK = "spark"
-# Parts of the suite, the longest first. A whole directory ends with a slash.
+# The longest first. A whole directory ends with a slash; a test belongs to the first unit that names it.
 UNITS: dict[str, tuple[str, ...]] = {
+    "cluster": ("tests/spark/test_cluster.py",),
     SPARK: (
         "tests/cli/test_demo.py",
         "tests/cli/test_docs.py",
@@ -26,6 +27,10 @@ UNITS: dict[str, tuple[str, ...]] = {
         "tests/test_docs.py",
     ),
     "browser": ("tests/console/",),
+    "openapi": ("tests/serve/test_schemathesis.py",),
+    "doors": ("tests/faults/test_doors.py",),
+    "crash": ("tests/archive/test_crash.py",),
+    "kill": ("tests/faults/test_kill.py",),
 }
 
 

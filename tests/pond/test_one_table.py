@@ -16,7 +16,9 @@ from tests.pond.conftest import METERS, Ponds, rows
 
 COUNTS = 100
 VERSIONS = 5
+# Records of a batch, and batches for each count.
 BATCH = 20
+BATCHES = 20
 
 
 @dataclass
@@ -42,18 +44,23 @@ def traffic(stream: millpond.Stream) -> Iterator[Traffic]:
     """A writer and a settler, until the block ends."""
     state, stop = Traffic(), threading.Event()
 
+    # Both go ahead of the counts, but not far: on a slow machine, too, there is as much to count.
     def write() -> None:
-        while not stop.wait(0.01):  # the counts need the processor, too
-            batch = rows(state.sent, state.sent + BATCH)
-            state.sent += BATCH
-            stream.append(batch)
-            state.acked += BATCH
+        while not stop.wait(0.002):
+            if state.sent < BATCH * BATCHES * (state.counts + 2):
+                batch = rows(state.sent, state.sent + BATCH)
+                state.sent += BATCH
+                stream.append(batch)
+                state.acked += BATCH
 
     def settle() -> None:
-        while not stop.wait(0.2):  # some counts fall between two versions of the table, and some on one
-            stream.settle()
-            if isinstance(stream, millpond.Stream):  # a node merges objects by itself
-                stream.settling.compact()
+        settled = 0
+        while not stop.wait(0.02):
+            if settled < state.counts + 2:
+                settled += 1
+                stream.settle()
+                if isinstance(stream, millpond.Stream):  # a node merges objects by itself
+                    stream.settling.compact()
 
     def guarded(work: Callable[[], None]) -> None:
         try:

@@ -42,14 +42,13 @@ def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def main(master: str, directory: str, log4j: str) -> dict[str, object]:
+def main(master: str, directory: str, java_options: str) -> dict[str, object]:
     found: dict[str, object] = {}
-    options = f"-Dlog4j2.configurationFile=file:{log4j}"
     config: dict[str, bool | float | int | str | None] = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": options,
-        "spark.executor.extraJavaOptions": options,
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.executor.extraJavaOptions": java_options,
         "spark.executor.memory": "512m",
         "spark.executor.cores": 1,
         "spark.cores.max": 2,

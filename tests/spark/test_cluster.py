@@ -15,8 +15,11 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tests.conftest import JAVA_OPTIONS
+
 ROOT = Path(__file__).parent.parent.parent
-LOG4J = ROOT / "tests" / "log4j2.properties"
+# Of this checkout, wherever its packages are installed.
+PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "src")])
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 START_SECONDS = 120.0
 JOB_SECONDS = 280.0
@@ -39,9 +42,9 @@ def master(tmp_path: Path) -> Iterator[str]:
     environment = os.environ | {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile=file:{LOG4J}",
+        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": PYTHONPATH,
     }
     started: list[subprocess.Popen[bytes]] = []
     try:
@@ -76,11 +79,11 @@ def _wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
 def test_a_cluster_reads_both_halves_exactly(master: str, tmp_path: Path) -> None:
     """B2 on a cluster: settled objects by path, live records by Flight, retries and joins on one snapshot."""
     job = subprocess.run(
-        [sys.executable, ROOT / "tests" / "spark" / "cluster_job.py", master, tmp_path, LOG4J],
+        [sys.executable, ROOT / "tests" / "spark" / "cluster_job.py", master, tmp_path, JAVA_OPTIONS],
         capture_output=True,
         text=True,
         timeout=JOB_SECONDS,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": PYTHONPATH},
     )
     assert job.returncode == 0, job.stderr[-4_000:]
     found = json.loads(job.stdout.splitlines()[-1])
