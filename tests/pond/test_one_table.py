@@ -15,6 +15,8 @@ import millpond
 from tests.pond.conftest import METERS, Ponds, rows
 
 COUNTS = 100
+# Each of them makes a plan and starts tasks.
+COUNTS_BY_SPARK = 40
 VERSIONS = 5
 # Records of a batch, and batches for each count.
 BATCH = 20
@@ -25,6 +27,7 @@ BATCHES = 20
 class Traffic:
     """What the writer has sent and what was acknowledged, in records. Only the writer changes them."""
 
+    wanted: int
     sent: int = 0
     acked: int = 0
     failures: list[BaseException] = field(default_factory=list)
@@ -35,14 +38,14 @@ class Traffic:
         """Whether to count once more: until there were enough counts, on enough versions of the table."""
         self.counts += 1
         self.versions.add(stream.snapshot().version)
-        done = self.counts >= COUNTS and len(self.versions) > VERSIONS
-        return not (done or self.failures or self.counts >= 100 * COUNTS)
+        done = self.counts >= self.wanted and len(self.versions) > VERSIONS
+        return not (done or self.failures or self.counts >= 100 * self.wanted)
 
 
 @contextmanager
-def traffic(stream: millpond.Stream) -> Iterator[Traffic]:
+def traffic(stream: millpond.Stream, wanted: int) -> Iterator[Traffic]:
     """A writer and a settler, until the block ends."""
-    state, stop = Traffic(), threading.Event()
+    state, stop = Traffic(wanted), threading.Event()
 
     # Both go ahead of the counts, but not far: on a slow machine, too, there is as much to count.
     def write() -> None:
@@ -86,7 +89,7 @@ def stream(ponds: Ponds) -> millpond.Stream:
 
 
 def test_a_hundred_counts_by_scan(stream: millpond.Stream) -> None:
-    with traffic(stream) as state:
+    with traffic(stream, COUNTS) as state:
         while state.more(stream):
             before = state.acked
             found = stream.scan(columns=["vid"])["vid"].to_pylist()
@@ -96,14 +99,14 @@ def test_a_hundred_counts_by_scan(stream: millpond.Stream) -> None:
     assert len(state.versions) > VERSIONS, "settling must have gone on meanwhile"
 
 
-def test_a_hundred_counts_by_spark(stream: millpond.Stream, spark: SparkSession) -> None:
+def test_forty_counts_by_spark(stream: millpond.Stream, spark: SparkSession) -> None:
     frame = stream.to_spark(spark)
     frame.createOrReplaceTempView("meters_now")
-    with traffic(stream) as state:
+    with traffic(stream, COUNTS_BY_SPARK) as state:
         while state.more(stream):
             before = state.acked
             ((count, distinct),) = spark.sql("SELECT count(*), count(DISTINCT vid) FROM meters_now").collect()
             assert before <= count <= state.sent
             assert distinct == count
-    assert state.counts >= COUNTS
+    assert state.counts >= COUNTS_BY_SPARK
     assert len(state.versions) > VERSIONS, "settling must have gone on meanwhile"
