@@ -60,7 +60,7 @@ class SmallPond:
         self.archive = StreamArchive.open(
             LocalStorage(), str(root / self.definition.directory), self.definition, "pond", self.clock
         )
-        self.halves = Halves(lambda: self.definition, self.log, self.archive)
+        self.halves = Halves(lambda: self.definition, self.log, self.archive, self.clock)
         self.rows: list[Row] = []
 
     def append(self, *rows: Row, streamlet: int | None = None) -> None:

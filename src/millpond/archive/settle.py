@@ -59,7 +59,7 @@ def settle(
         start, stop = ({s: offset for s, offset in one.items() if s != loads} for one in (start, stop))
     ranges = _ranges(ledger.definition, start, stop)
     try:
-        _expect(ledger, start)
+        check_boundary(ledger, start)
         if ledger.state is None:
             ledger.create_table()
         block = add_columns(ledger).version + 1
@@ -83,7 +83,7 @@ def settle(
 
 def _commit(ledger: Ledger, start: Boundary, stop: Boundary, written: WrittenObjects) -> SettleReport:
     for _ in range(_COMMIT_TRIES):
-        state = _expect(ledger, start)
+        state = check_boundary(ledger, start)
         boundary = {**({} if state is None else state.boundary), **stop}
         try:
             after = ledger.commit(Change("settle", boundary, written.added, entries=written.entries))
@@ -104,7 +104,7 @@ def _commit(ledger: Ledger, start: Boundary, stop: Boundary, written: WrittenObj
     )
 
 
-def _expect(ledger: Ledger, start: Boundary) -> TableState | None:
+def check_boundary(ledger: Ledger, start: Boundary) -> TableState | None:
     """The newest state, whose boundary is `start`."""
     state = ledger.refresh()
     boundary = {} if state is None else state.boundary

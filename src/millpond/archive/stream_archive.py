@@ -10,13 +10,14 @@ import logging
 import posixpath
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 import pyarrow as pa
 
 from millpond.archive.commit_file import commit_version
 from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
+from millpond.archive.expire import ExpiredObjects, expire, expired_objects
 from millpond.archive.ledger import Ledger
 from millpond.archive.load import Load, LoadReport, commit_load, find_load, read_report
 from millpond.archive.object_index import ObjectIndex
@@ -162,6 +163,25 @@ class StreamArchive:
                 self._snapshot = self._take_snapshot()
             self._checkpoint_if_due()
             return report
+
+    def expire(
+        self, cutoff_micros: int, start: Boundary, stop: Boundary, before: Callable[[ExpiredObjects], None]
+    ) -> ExpiredObjects:
+        """Drop the objects whose records were all ingested before the cutoff, and move the boundary from `start` to
+        `stop` over live records that have expired as well. `before` is called with what goes, before it does; if
+        nothing would, it is not called. All or nothing; durable when it returns. Bounded: more may be left."""
+        with self._writer:
+            snapshot = self.snapshot(refresh=True)
+            expired = expired_objects(snapshot.objects, cutoff_micros)
+            if not expired.objects and dict(start) == dict(stop):
+                return expired
+            before(expired)
+            try:
+                expire(self._ledger, start, stop, expired)
+            finally:
+                self._snapshot = self._take_snapshot()
+            self._checkpoint_if_due()
+            return expired
 
     def alter(self, definition: StreamDefinition) -> None:
         """The stream's schema has grown: reads show the new columns at once, as null, and the table gets them."""

@@ -251,10 +251,18 @@ class LogEngine(Protocol):
         ...
 
     def find(
-        self, stream_id: int, column: str, value: Any, *, streamlet: int | None, limit: int, below: Mapping[int, int]
+        self,
+        stream_id: int,
+        column: str,
+        value: Any,
+        *,
+        streamlet: int | None,
+        limit: int,
+        below: Mapping[int, int],
+        since_micros: int | None = None,
     ) -> list[pa.RecordBatch]:
         """Records whose key column equals `value`, newest first, at most `limit` per streamlet, with offsets at or
-        above what is still held and under `below` per streamlet."""
+        above what is still held and under `below` per streamlet; of those ingested at `since_micros` or later."""
         ...
 
     def segments(self, stream_id: int) -> list[SegmentInfo]: ...

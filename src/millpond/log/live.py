@@ -17,8 +17,9 @@ from millpond.log.streamlet import Streamlet
 from millpond.model.definition import StreamDefinition
 from millpond.model.evaluate import Filter
 from millpond.model.hashing import hash_value
+from millpond.model.ingested import ingested_since
 from millpond.model.offsets import OffsetRange
-from millpond.model.predicate import Compare, Predicate
+from millpond.model.predicate import And, Compare, Predicate
 from millpond.model.rows import RowCodec, codec_of
 from millpond.model.schema import SYSTEM_COLUMNS, stored_schema
 from millpond.telemetry import Tally
@@ -166,33 +167,53 @@ class LiveStream:
         )
 
     def find(
-        self, column: str, value: Any, streamlet: int | None, limit: int, below: Mapping[int, int]
+        self,
+        column: str,
+        value: Any,
+        streamlet: int | None,
+        limit: int,
+        below: Mapping[int, int],
+        since_micros: int | None = None,
     ) -> list[pa.RecordBatch]:
         """Records by key, newest first; see `LogEngine.find`."""
         searched = self.streamlets if streamlet is None else [self.streamlets[streamlet]]
-        return [batch for each in searched for batch in self._find_in(each, column, value, limit, below)]
+        return [b for each in searched for b in self._find_in(each, column, value, limit, below, since_micros)]
 
     def _find_in(
-        self, streamlet: Streamlet, column: str, value: Any, limit: int, below: Mapping[int, int]
+        self,
+        streamlet: Streamlet,
+        column: str,
+        value: Any,
+        limit: int,
+        below: Mapping[int, int],
+        since_micros: int | None,
     ) -> list[pa.RecordBatch]:
         while True:
             with self._lock:
-                held = list(reversed(streamlet.segments))
+                held = [
+                    s for s in reversed(streamlet.segments) if since_micros is None or s.last_ingest >= since_micros
+                ]
                 stop = below.get(streamlet.number, streamlet.head)
                 offsets = OffsetRange(streamlet.start, max(streamlet.start, stop))
             try:
-                return self._search(held, offsets, column, value, limit)
+                return self._search(held, offsets, column, value, limit, since_micros)
             except OffsetGone:
                 if streamlet.start == offsets.start:
                     raise
                 # Released under our hands, with the files it was in: what is left is searched anew.
 
     def _search(
-        self, segments: Sequence[Segment], offsets: OffsetRange, column: str, value: Any, left: int
+        self,
+        segments: Sequence[Segment],
+        offsets: OffsetRange,
+        column: str,
+        value: Any,
+        left: int,
+        since_micros: int | None,
     ) -> list[pa.RecordBatch]:
         predicate, wanted = Compare("=", column, value), hash_value(value)
         schema = stored_schema(self.definition.schema)
-        equal = Filter(predicate, schema)
+        equal = Filter(predicate if since_micros is None else And((predicate, ingested_since(since_micros))), schema)
         found: list[pa.RecordBatch] = []
         for segment in segments:
             mine = segment.offsets.intersect(offsets)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import EllipsisType
 from typing import Literal, get_args
 
 import pyarrow as pa
 
 from millpond.errors import InvalidSchema, InvalidValue
 from millpond.model.names import check_name, directory_of
-from millpond.model.schema import RAW_EVENTS, check_schema
+from millpond.model.schema import RAW_EVENTS, check_alteration, check_schema
 from millpond.model.units import Bytes, Duration, Seconds, Size, parse_bytes, parse_seconds
 
 Durability = Literal["disk", "os", "memory"]
@@ -34,6 +35,7 @@ def new_definition(
     partition: Duration,
     memory: Size | None,
     file: bool,
+    ttl: Duration | None = None,
 ) -> StreamDefinition:
     """A stream as it is asked for, checked; the catalog gives it its id. Without a schema: raw events."""
     return StreamDefinition(
@@ -49,7 +51,28 @@ def new_definition(
         memory_bytes=None if memory is None else parse_bytes(memory),
         raw=schema is None,
         file=file,
+        ttl_seconds=parse_ttl(ttl),
     )
+
+
+def altered_definition(
+    definition: StreamDefinition, schema: pa.Schema | None, ttl: Duration | EllipsisType | None
+) -> StreamDefinition:
+    """A stream with other columns or another ttl, checked; what is not named (None, `...`) stays as it is."""
+    if schema is not None:
+        grown = check_alteration(definition.schema, schema)
+        definition = definition if grown.equals(definition.schema) else definition.altered(grown)
+    return definition if isinstance(ttl, EllipsisType) else replace(definition, ttl_seconds=parse_ttl(ttl))
+
+
+def parse_ttl(ttl: Duration | None) -> float | None:
+    """How long records are kept, in seconds; None: for good."""
+    if ttl is None:
+        return None
+    seconds = parse_seconds(ttl)
+    if seconds <= 0:
+        raise InvalidValue(f"a ttl of {ttl!r} keeps nothing", hint='e.g. "30d"; None keeps records for good')
+    return seconds
 
 
 def check_durability(value: str) -> Durability:
@@ -97,6 +120,7 @@ class StreamDefinition:
     raw: bool = False
     generation: int = 1
     file: bool = False
+    ttl_seconds: float | None = None  # after this time a record is not given out any more; None: never
 
     def __post_init__(self) -> None:
         if not 1 <= self.streamlets <= STREAMLETS_MAX:
@@ -143,3 +167,7 @@ class StreamDefinition:
     def altered(self, schema: pa.Schema) -> StreamDefinition:
         """The same stream with one more schema version."""
         return replace(self, schemas=(*self.schemas, schema))
+
+    def cutoff_micros(self, now_micros: int) -> int | None:
+        """Records ingested before this have expired; None if they never do."""
+        return None if self.ttl_seconds is None else max(0, now_micros - round(self.ttl_seconds * 1e6))

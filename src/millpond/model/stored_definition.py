@@ -26,6 +26,7 @@ class StoredDefinition(msgspec.Struct, omit_defaults=True):
     raw: bool
     generation: int
     file: bool = False
+    ttl_seconds: float | None = None
 
 
 def encode_definition(definition: StreamDefinition) -> str:
@@ -46,6 +47,7 @@ def encode_definition(definition: StreamDefinition) -> str:
         raw=definition.raw,
         generation=definition.generation,
         file=definition.file,
+        ttl_seconds=definition.ttl_seconds,
     )
     return msgspec.json.encode(stored).decode()
 
@@ -70,4 +72,5 @@ def decode_definition(body: str) -> StreamDefinition:
         raw=stored.raw,
         generation=stored.generation,
         file=stored.file,
+        ttl_seconds=stored.ttl_seconds,
     )

@@ -1,4 +1,4 @@
-"""Work behind the scenes: settling what is due, then merging small objects.
+"""Work behind the scenes: settling what is due, dropping what has expired, and merging small objects.
 
 Two threads, so that a long merge never holds up settling. A stream whose settle fails is tried again after a pause
 that grows; the failure is shown in its status, and ingestion goes on.
@@ -30,7 +30,7 @@ class Background:
         self._merged: dict[int, int] = {}
         self._threads = [
             threading.Thread(target=self._loop, args=(step,), name=f"millpond-{name}", daemon=True)
-            for name, step in (("settler", self.settle_due), ("merger", self.merge_due))
+            for name, step in (("settler", self.settle_due), ("merger", self.tidy))
         ]
         for thread in self._threads:
             thread.start()
@@ -55,6 +55,23 @@ class Background:
             except MillpondError as error:
                 state = stream.settling.state
                 logger.warning("%s: %s; trying again in %.0f s", stream.name, error.message, state.retry_seconds)
+
+    def tidy(self) -> None:
+        """What makes room: dropping first, so that nothing is merged in vain."""
+        self.drop_due()
+        self.merge_due()
+
+    def drop_due(self) -> None:
+        """Let go of what has expired."""
+        for stream in self._streams():
+            if self._stop.is_set():
+                return
+            try:
+                stream.expiry.drop_if_due()
+            except StreamNotFound:
+                continue  # dropped meanwhile
+            except MillpondError as error:
+                logger.warning("%s: expired records could not be dropped: %s", stream.name, error.message)
 
     def merge_due(self) -> None:
         """Merge small objects of streams that have settled a few times since."""

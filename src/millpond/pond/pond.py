@@ -7,10 +7,10 @@ import importlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,10 +26,9 @@ from millpond.ingest import Ingest
 from millpond.ingest.producer import Producer
 from millpond.log.embedded.engine import EmbeddedLog
 from millpond.log.engine import Part
-from millpond.model.definition import Durability, Settle, StreamDefinition, new_definition
+from millpond.model.definition import Durability, Settle, StreamDefinition, altered_definition, new_definition
 from millpond.model.names import check_name
 from millpond.model.offsets import ranges_between
-from millpond.model.schema import check_alteration
 from millpond.model.stored_definition import encode_definition
 from millpond.model.units import Duration, Size
 from millpond.pond.background import Background
@@ -104,6 +103,7 @@ class Pond(ConsumerFace, WithFiles):
         partition: Duration = "1d",
         memory: Size | None = None,
         file: bool = False,
+        ttl: Duration | None = None,
         exist_ok: bool = False,
     ) -> Stream:
         """Create a stream. Without a schema it takes raw events: time, headers, body.
@@ -112,6 +112,7 @@ class Pond(ConsumerFace, WithFiles):
         moves to the archive by itself; None means never. `partition`: the time that one directory of objects covers,
         by `event_time` where given, else by time of ingestion. `memory`: how much of it may be held in memory.
         `file`: bytes by position, for `open_file`.
+        `ttl`: how long a record is kept after its ingestion ("30d"); None means for good.
         """
         definition = new_definition(
             name,
@@ -124,6 +125,7 @@ class Pond(ConsumerFace, WithFiles):
             partition=partition,
             memory=memory,
             file=file,
+            ttl=ttl,
         )
         with self._changing():
             if name in self._streams:
@@ -153,14 +155,18 @@ class Pond(ConsumerFace, WithFiles):
         self._check_open()
         return sorted(self._stream_list(), key=lambda stream: stream.name)
 
-    def alter_stream(self, name: str, schema: pa.Schema) -> Stream:
-        """Add nullable columns: `schema` is the old one with more at the end. Anything else is refused."""
+    def alter_stream(
+        self, name: str, schema: pa.Schema | None = None, *, ttl: Duration | EllipsisType | None = ...
+    ) -> Stream:
+        """Add nullable columns: `schema` is the old one with more at the end; anything else is refused.
+
+        `ttl`: how long a record is kept from now on, also those that are there; None: for good. A shorter one takes
+        effect at once: what is older is not given out any more, and dropped soon after."""
         with self._changing():
             stream = self.stream(name)
-            grown = check_alteration(stream.schema, schema)
-            if grown.equals(stream.schema):
+            definition = altered_definition(stream.definition, schema, ttl)
+            if definition == stream.definition:
                 return stream
-            definition = stream.definition.altered(grown)
             self._record("alter", definition)
             self._log.alter_stream(definition)
             stream.archive.alter(definition)
@@ -174,7 +180,7 @@ class Pond(ConsumerFace, WithFiles):
             stream = self.stream(name)
             definition, status = stream.definition, stream.status()
             detail = f"rows_live={status.rows_live} rows_settled={status.rows_settled} id={definition.id}"
-            self._append_own(AUDIT, {"action": "drop", "stream": name, "detail": detail})
+            self._audit("drop", name, detail)
             self._record("drop", definition)
             del self._streams[name]
             stream.redefine(None)
@@ -222,6 +228,8 @@ class Pond(ConsumerFace, WithFiles):
             self.id,
             self._producers.add,
             self.staging,
+            self._audit,
+            self._processed,
         )
 
     def _finish_drops(self) -> None:
@@ -242,6 +250,14 @@ class Pond(ConsumerFace, WithFiles):
         now = self._clock.now_micros()
         parts: list[Part] = Ingest(definition).prepare([{"time": _EPOCH + timedelta(microseconds=now), **row}], now)
         self._log.append(definition.id, parts, ingest_micros=now, durability="disk")
+
+    def _audit(self, action: str, stream: str, detail: str) -> None:
+        """Put a discard on record, durably, before it happens (I6)."""
+        self._append_own(AUDIT, {"action": action, "stream": stream, "detail": detail})
+
+    def _processed(self, stream_id: int) -> Mapping[int, int] | None:
+        """What every consumer group of a stream has processed; None if it has no groups."""
+        return None
 
     def _record(self, op: str, definition: StreamDefinition) -> None:
         """Put a change on record, durably, and let it take effect in the catalog."""

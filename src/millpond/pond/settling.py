@@ -45,7 +45,7 @@ class Settling:
         self.definition = definition
         self._log, self._archive, self._clock = log, archive, clock
         self._settings = settings
-        self._one_at_a_time = threading.Lock()
+        self.alone = threading.Lock()  # whoever moves the boundary holds it
         self._settled_bytes = 0  # of those appended
         self._waiting_since: float | None = None
         self._retry_at = float("-inf")
@@ -70,7 +70,7 @@ class Settling:
             raise InvalidValue(
                 f"{self.definition.name} is not archived", hint="create it with settle=millpond.Settle() to archive it"
             )
-        with self._one_at_a_time:
+        with self.alone:
             appended, began = self._log.appended_bytes(self.definition.id), self._clock.monotonic_seconds()
             try:
                 report = self._settle()

@@ -27,6 +27,7 @@ from millpond.model.units import Duration, Size
 from millpond.pond.bulk import StreamBulk
 from millpond.pond.direct_way import DirectWay
 from millpond.pond.loading import Loading
+from millpond.pond.expiry import Expiry, Processed
 from millpond.pond.settling import Settling
 from millpond.pond.staging import Staging
 from millpond.query import Halves, QueryReport, ReadMeter, SegmentListing, Snapshot, Start, StreamReader, Where
@@ -52,6 +53,8 @@ class Stream:
         pond_id: str,
         on_producer: Callable[[Producer], None],
         staging: Staging,
+        record: Callable[[str, str, str], None],
+        processed: Processed,
     ) -> None:
         self._definition: StreamDefinition | None = definition
         self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
@@ -59,11 +62,14 @@ class Stream:
         self._on_producer = on_producer
         self.telemetry, self._refused = StreamTelemetry(), telemetry.log.refused
         self._take_in(definition)
-        self.halves = Halves(lambda: self.definition, log, archive)
+        self.halves = Halves(lambda: self.definition, log, archive, clock)
         self.file = ByteFile(self.halves, clock, settings.append_bytes_max)
         self.settling = Settling(definition, log, archive, clock, settings, telemetry, self.telemetry)
         loading = Loading(lambda: self.definition, archive, clock, settings)
         self.bulk = StreamBulk(self, loading, staging, clock, lambda rows: self._prepare(rows, "", None, None))
+        self.expiry = Expiry(
+            self.halves, self.settling, clock, lambda action, detail: record(action, self._name, detail), processed
+        )
 
     def __repr__(self) -> str:
         return f"<millpond stream {self._name!r}>"
@@ -336,6 +342,8 @@ class Stream:
             version=snapshot.version,
             settling=self.settling.state,
             warnings=snapshot.settled.warnings,
+            ttl_seconds=definition.ttl_seconds,
+            dropping=self.expiry.state,
         )
 
     # Spark, and what the pond does with a stream.
@@ -360,6 +368,7 @@ class Stream:
             self._take_in(definition)
             self.settling.definition = definition
         self._definition = definition
+        self.expiry.look_soon()
 
     def _take_in(self, definition: StreamDefinition) -> None:
         """Take appends as this definition has them."""

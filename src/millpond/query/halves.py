@@ -7,6 +7,9 @@ log for as long as the log has it, and from newer objects where it no longer has
 the archive are a streamlet of their own, whose head is its boundary; the log is never asked for it. Its offsets have
 gaps, which may be wide: `skip_gap` goes over them, `rows_between` counts.
 
+What has expired (the stream's ttl) is never given out: a snapshot fixes the cutoff. Where expired records were dropped
+before they settled, no half has them; a reader passes over them, unless its own cutoff is an older one: it is told.
+
 Invariant: `read_range` gives every kept record of the range exactly once, in the order of offsets, whatever settles
 meanwhile, or raises `OffsetGone`. It goes on at the offset after the last one it gave out. Rows are counted only where
 all of a range is read from a log whose offsets have no gaps (`LogEngine.dense`).
@@ -19,25 +22,36 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from millpond.archive.stream_archive import StreamArchive
+from millpond.clock import Clock, SystemClock
 from millpond.errors import OffsetGone
 from millpond.log.engine import LogEngine
 from millpond.model.definition import StreamDefinition
+from millpond.model.ingested import ingested_since
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate
 from millpond.model.schema import OFFSET
 from millpond.query.loads import loaded
 from millpond.query.ordered import Pace, read_in_order
 from millpond.query.snapshot import Snapshot
-from millpond.query.terms import is_never
+from millpond.query.terms import both, is_never
 
 
 class Halves:
     """One stream's log and archive. Thread-safe: it holds no state of its own."""
 
-    def __init__(self, definition: Callable[[], StreamDefinition], log: LogEngine, archive: StreamArchive) -> None:
+    def __init__(
+        self,
+        definition: Callable[[], StreamDefinition],
+        log: LogEngine,
+        archive: StreamArchive,
+        clock: Clock | None = None,
+    ) -> None:
         self._definition = definition
         self.log = log
         self.archive = archive
+        self._clock = clock or SystemClock()
+        # Per streamlet what was dropped live in this process, and by which cutoff.
+        self._dropped: dict[int, tuple[OffsetRange, int]] = {}
 
     @property
     def definition(self) -> StreamDefinition:
@@ -48,9 +62,12 @@ class Halves:
         """What is there now. The order matters: see above."""
         definition = self.definition
         settled = self.archive.snapshot()
+        floor = self.log.starts(definition.id) if definition.settle is None else {}
         heads = self.log.heads(definition.id)
         fixed = {s: max(heads.get(s, 0), settled.boundary.get(s, 0)) for s in range(definition.streamlets)}
-        return Snapshot(settled, fixed | loaded(settled, definition), definition.generation)
+        return Snapshot(
+            settled, fixed | loaded(settled, definition), definition.generation, self.cutoff_micros(), floor
+        )
 
     def heads(self) -> dict[int, int]:
         """Where each streamlet ends now, without a snapshot of what has settled. Quick."""
@@ -68,6 +85,19 @@ class Halves:
 
         return more_loaded() or self.log.wait(definition.id, beyond, timeout_seconds) or more_loaded()
 
+    def cutoff_micros(self) -> int | None:
+        """What was ingested before this has expired by now; None if the stream keeps its records for good."""
+        return self.definition.cutoff_micros(self._clock.now_micros())
+
+    def note_dropped(self, ranges: Mapping[int, OffsetRange], cutoff_micros: int) -> None:
+        """These live records, ingested before the cutoff, are about to be let go of without having settled."""
+        dropped = dict(self._dropped)
+        for streamlet, offsets in ranges.items():
+            known, before = dropped.get(streamlet, (offsets, cutoff_micros))
+            hull = OffsetRange(min(known.start, offsets.start), max(known.stop, offsets.stop))
+            dropped[streamlet] = (hull, max(before, cutoff_micros))
+        self._dropped = dropped
+
     def read_range(
         self,
         generation: int,
@@ -76,10 +106,15 @@ class Halves:
         columns: Sequence[str],
         predicate: Predicate | None = None,
         pace: Pace | None = None,
+        *,
+        cutoff_micros: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The records of a range that match a ready predicate, in order; `columns` are in them, and may be others."""
+        """The records of a range that match a ready predicate, in order; `columns` are in them, and may be others.
+        `cutoff_micros` is the snapshot's: what was ingested before is left out."""
         if is_never(predicate):
             return
+        if cutoff_micros is not None:
+            predicate = both(predicate, ingested_since(cutoff_micros))
         # Offsets are derived for those who want them: whole segments without them leave as they are.
         live = streamlet != self.definition.load_streamlet
         counted = OFFSET not in columns and predicate is None and self.log.dense and live
@@ -98,9 +133,11 @@ class Halves:
                 return
             settled = self.archive.snapshot()
             self.check_generation(generation)
+            self._check_dropped(streamlet, OffsetRange(at, offsets.stop), cutoff_micros)
             reached = min(settled.boundary.get(streamlet, 0), offsets.stop)
             if reached <= at:
-                raise self._gone(streamlet, OffsetRange(at, offsets.stop))
+                at = self._past_floor(streamlet, OffsetRange(at, offsets.stop))
+                continue
             for _, batch in read_in_order(settled, {streamlet: OffsetRange(at, reached)}, reading, predicate, pace):
                 yield batch
             at = reached
@@ -127,6 +164,24 @@ class Halves:
                 f"{definition.name} was truncated: generation {generation} is gone, this is {definition.generation}",
                 hint='read it anew with start="earliest"',
             )
+
+    def _check_dropped(self, streamlet: int, offsets: OffsetRange, cutoff_micros: int | None) -> None:
+        """`OffsetGone` if of these records some were dropped that had not expired by this cutoff."""
+        dropped, cutoff = self._dropped.get(streamlet, (OffsetRange(0, 0), 0))
+        if len(dropped.intersect(offsets)) and (cutoff_micros is None or cutoff > cutoff_micros):
+            raise OffsetGone(
+                f"offsets {dropped.intersect(offsets)} of streamlet {streamlet} of {self.definition.name} have expired "
+                "since this read began",
+                hint="read again: what is left is given then",
+            )
+
+    def _past_floor(self, streamlet: int, offsets: OffsetRange) -> int:
+        """Where a stream that is never archived begins by now: what lies before has expired."""
+        definition = self.definition
+        floor = self.log.starts(definition.id).get(streamlet, 0)
+        if definition.settle is not None or floor <= offsets.start:
+            raise self._gone(streamlet, offsets)
+        return floor
 
     def _gone(self, streamlet: int, offsets: OffsetRange) -> OffsetGone:
         return OffsetGone(

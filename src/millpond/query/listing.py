@@ -1,7 +1,8 @@
 """The segments of a stream, live and archived, as one list, and the records of any one of them (K6).
 
 A live segment is listed until its last record has settled; a settled one is an object of the newest snapshot, known by
-its path. A segment that settles between a listing and a read is found no more under its old id: list again.
+its path. A segment that settles between a listing and a read is found no more under its old id: list again. One whose
+records have all expired is not listed any more, and of one that is, only the others are read.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def segments(halves: Halves) -> list[SegmentListing]:
     """The settled ones first, then the live ones, each by offset."""
     snapshot = halves.snapshot()
     objects = snapshot.settled.objects
-    settled = [_settled(objects, at) for at in range(len(objects))]
+    settled = [_settled(objects, at) for at in np.flatnonzero(~snapshot.expired_objects).tolist()]
     settled.sort(key=lambda found: (found.offsets.start if found.offsets else 0, found.id))
     return settled + [_live(info) for info in _live_segments(halves, snapshot)]
 
@@ -53,13 +54,17 @@ def read_segment(halves: Halves, segment_id: str, columns: Sequence[str] | None 
     snapshot = halves.snapshot()
     for info in _live_segments(halves, snapshot):
         if info.id == segment_id:
-            return _bounded(projection, halves.read_range(snapshot.generation, info.streamlet, info.offsets, names))
+            found = halves.read_range(
+                snapshot.generation, info.streamlet, info.offsets, names, cutoff_micros=snapshot.cutoff_micros
+            )
+            return _bounded(projection, found)
     chosen = np.array([path == segment_id for path in snapshot.settled.objects.paths], np.bool_)
+    chosen &= ~snapshot.expired_objects
     if not chosen.any():
         raise InvalidValue(
             f"{halves.definition.name} has no segment {segment_id!r}", hint="it may have settled: list segments again"
         )
-    return _bounded(projection, snapshot.settled.read(chosen, names, None))
+    return _bounded(projection, snapshot.settled.read(chosen, names, snapshot.unexpired))
 
 
 def _bounded(projection: Projection, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,9 +76,10 @@ def _live_segments(halves: Halves, snapshot: Snapshot) -> list[SegmentInfo]:
     """Those with live records, without the part that has settled, so that no record is listed twice."""
     found = []
     for info in halves.log.segments(halves.definition.id):
-        boundary = snapshot.boundary.get(info.streamlet, 0)
-        if info.offsets.stop > boundary:
-            found.append(replace(info, offsets=OffsetRange(max(info.offsets.start, boundary), info.offsets.stop)))
+        begin = max(snapshot.boundary.get(info.streamlet, 0), snapshot.floor.get(info.streamlet, 0))
+        expired = snapshot.cutoff_micros is not None and info.last_ingest_micros < snapshot.cutoff_micros
+        if info.offsets.stop > begin and not expired:
+            found.append(replace(info, offsets=OffsetRange(max(info.offsets.start, begin), info.offsets.stop)))
     return sorted(found, key=lambda info: (info.streamlet, info.offsets))
 
 

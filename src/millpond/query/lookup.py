@@ -24,6 +24,7 @@ from millpond.archive.snapshot import SettledSnapshot
 from millpond.errors import InvalidValue
 from millpond.model.definition import StreamDefinition
 from millpond.model.hashing import streamlet_of
+from millpond.model.ingested import ingested_since
 from millpond.model.predicate import In, Predicate
 from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET
 from millpond.query.halves import Halves
@@ -43,15 +44,22 @@ def get(halves: Halves, value: Any = None, *, limit: int = 10, secondary: Mappin
     check_limit(limit)
     definition = halves.definition
     sought = wanted(definition, value, secondary or {})
-    heads = halves.log.heads(definition.id)
+    heads, cutoff = halves.log.heads(definition.id), halves.cutoff_micros()
     live = halves.log.find(
-        definition.id, sought.column, sought.value, streamlet=sought.streamlet, limit=limit, below=heads
+        definition.id,
+        sought.column,
+        sought.value,
+        streamlet=sought.streamlet,
+        limit=limit,
+        below=heads,
+        since_micros=cutoff,
     )
     settled = halves.archive.snapshot()
     loads = loaded(settled, definition)
     best = _Newest(Projection.of(definition, None, system=True), sought.streamlet is None or bool(loads), limit)
     best.add([batch.filter(pa.array(at_or_above(batch, settled.boundary))) for batch in live])
-    _add_settled(best, settled, sought.term(loads), heads | loads)
+    kept = None if cutoff is None else ingested_since(cutoff)
+    _add_settled(best, settled, both(sought.term(loads), kept), heads | loads)
     return best.table
 
 

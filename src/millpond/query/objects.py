@@ -42,13 +42,22 @@ class Spans:
         return self.only((self.start < window.stop) & (self.stop > window.start))
 
 
+def ingest_spans(objects: ObjectIndex) -> tuple[Ints, Ints]:
+    """The earliest and the latest `_ingest_time` of each object, in microseconds."""
+    known = objects.stats.columns.get(INGEST_TIME)
+    if known is None:
+        limits = np.iinfo(np.int64)
+        return np.full(len(objects), limits.min), np.full(len(objects), limits.max)
+    return known.lows, known.highs
+
+
 def spans_of(objects: ObjectIndex, keep: Mask) -> Spans:
     """The spans of the objects in `keep`."""
     at = np.flatnonzero(keep)
     columns = objects.stats.columns
-    offsets, times = columns.get(OFFSET), columns.get(INGEST_TIME)
+    offsets = columns.get(OFFSET)
     size = len(at)
     start = np.zeros(size, np.int64) if offsets is None else np.clip(offsets.lows[at], 0, OFFSET_END - 1)
     last = np.full(size, OFFSET_END) if offsets is None else np.clip(offsets.highs[at], 0, OFFSET_END - 1)
-    newest = np.full(size, np.iinfo(np.int64).max) if times is None else times.highs[at]
+    newest = ingest_spans(objects)[1][at]
     return Spans(at, start, last + 1, newest, np.maximum(objects.rows[at], 0), objects.sizes[at], len(objects))

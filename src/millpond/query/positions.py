@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from millpond.errors import InvalidValue
+from millpond.errors import InvalidValue, OffsetGone
 from millpond.log.engine import SegmentInfo
+from millpond.model.ingested import ingested_since
 from millpond.model.literal import parse_timestamp
 from millpond.model.misfit import shown
 from millpond.model.offsets import OffsetRange
@@ -22,7 +23,6 @@ from millpond.model.schema import OFFSET, STREAMLET
 from millpond.query.halves import Halves
 from millpond.query.objects import spans_of
 from millpond.query.snapshot import Snapshot
-from millpond.query.terms import ingested_since
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -77,8 +77,9 @@ def resolve(halves: Halves, snapshot: Snapshot, start: Start) -> dict[int, int]:
 
 def _earliest(halves: Halves, snapshot: Snapshot) -> dict[int, int]:
     """The first offset that is anywhere. A stream that is never archived loses its oldest records for good."""
-    starts = halves.log.starts(halves.definition.id)
-    return {s: 0 if snapshot.boundary.get(s, 0) else min(starts.get(s, 0), head) for s, head in snapshot.heads.items()}
+    return {
+        s: 0 if snapshot.boundary.get(s, 0) else min(snapshot.floor.get(s, 0), h) for s, h in snapshot.heads.items()
+    }
 
 
 def _checked(start: Mapping[int, int], halves: Halves, snapshot: Snapshot) -> dict[int, int]:
@@ -91,6 +92,12 @@ def _checked(start: Mapping[int, int], halves: Halves, snapshot: Snapshot) -> di
                 f"streamlet {streamlet} has no offset {offset!r}",
                 hint=f"0 to {snapshot.heads[streamlet]}, where its next record goes",
             )
+        if offset < snapshot.floor.get(streamlet, 0):
+            raise OffsetGone(
+                f"offset {offset} of streamlet {streamlet} of {halves.definition.name} is not kept any more, "
+                f"{snapshot.floor[streamlet]} is the first that is",
+                hint='start="earliest" begins at the first record that is still there',
+            )
     return _earliest(halves, snapshot) | dict(start)
 
 
@@ -102,7 +109,14 @@ def _since(halves: Halves, snapshot: Snapshot, moment: datetime) -> dict[int, in
         if streamlet not in found:
             mine = [info for info in segments if info.streamlet == streamlet]
             rest = OffsetRange(_past_older(mine, offsets, moment), offsets.stop)
-            batches = halves.read_range(snapshot.generation, streamlet, rest, [OFFSET], ingested_since(moment))
+            batches = halves.read_range(
+                snapshot.generation,
+                streamlet,
+                rest,
+                [OFFSET],
+                ingested_since(moment),
+                cutoff_micros=snapshot.cutoff_micros,
+            )
             for batch in batches:
                 found[streamlet] = batch.column(OFFSET)[0].as_py()
                 break

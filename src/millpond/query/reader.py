@@ -3,7 +3,7 @@
 Every streamlet is given in the order of its offsets, without a gap and without a record twice, whatever settles
 meanwhile. Between streamlets there is no order. The first round takes a snapshot and reads up to its heads, so that a
 read without `follow` ends although writers go on; each further one takes the heads alone, which is quick, and never
-favours a busy streamlet for long.
+favours a busy streamlet for long. Each round leaves out what has expired when it begins.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from millpond.query.ordered import Pace, read_in_order
 from millpond.query.positions import Start, resolve
 from millpond.query.projection import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Projection, pieces
 from millpond.query.snapshot import Snapshot
-from millpond.query.terms import Where, is_never, ready
+from millpond.query.terms import Where, both, is_never, ready
 
 # How long a follower sleeps before it looks whether it was closed. New records wake it at once.
 _LOOK_SECONDS = 0.2
@@ -176,9 +176,9 @@ class StreamReader(Iterator[pa.RecordBatch]):
                 snapshot = self._take_snapshot()
                 self._halves.check_generation(self._generation)
             yield from self._read_settled(snapshot)
-            heads: Mapping[int, int] = snapshot.heads
+            heads, cutoff = snapshot.heads, snapshot.cutoff_micros
             while not self._closed.is_set() and self._left != 0:
-                yield from self._read_live(heads)
+                yield from self._read_live(heads, cutoff)
                 if not self._follow or self._left == 0:
                     return
                 while not self._closed.is_set():
@@ -188,7 +188,7 @@ class StreamReader(Iterator[pa.RecordBatch]):
                     if self._holds_back:
                         break
                 self._halves.check_generation(self._generation)
-                heads = self._take_heads()
+                heads, cutoff = self._take_heads(), self._halves.cutoff_micros()
         except PondClosed:
             if not self._follow:
                 raise
@@ -214,19 +214,20 @@ class StreamReader(Iterator[pa.RecordBatch]):
     def _read_settled(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
         names = self._reading
         settled = {} if is_never(self._predicate) else ranges_between(self._position, snapshot.boundary)
-        for streamlet, batch in read_in_order(snapshot.settled, settled, names, self._predicate, self._pace):
+        wanted = both(self._predicate, snapshot.unexpired)
+        for streamlet, batch in read_in_order(snapshot.settled, settled, names, wanted, self._pace):
             yield from self._hand_out(streamlet, batch)
             if self._left == 0:
                 return
         for streamlet, offset in snapshot.boundary.items():
             self._position[streamlet] = max(self._position.get(streamlet, 0), offset)
 
-    def _read_live(self, heads: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
+    def _read_live(self, heads: Mapping[int, int], cutoff_micros: int | None) -> Iterator[pa.RecordBatch]:
         """What was live when the heads were taken, also if it has settled since."""
         names = self._reading if OFFSET in self._reading else [*self._reading, OFFSET]
         for streamlet, offsets in ranges_between(self._position, heads).items():
             for batch in self._halves.read_range(
-                self._generation, streamlet, offsets, names, self._predicate, self._pace
+                self._generation, streamlet, offsets, names, self._predicate, self._pace, cutoff_micros=cutoff_micros
             ):
                 yield from self._hand_out(streamlet, batch)
                 if self._left == 0:

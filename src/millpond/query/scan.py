@@ -19,7 +19,7 @@ from millpond.model.schema import OFFSET
 from millpond.query.halves import Halves
 from millpond.query.projection import Projection, pieces
 from millpond.query.snapshot import Snapshot
-from millpond.query.terms import Where, is_never, ready
+from millpond.query.terms import Where, both, is_never, ready
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,21 @@ def _matching(
     if is_never(predicate):
         return
     names = projection.schema.names
-    keep = snapshot.settled.objects.prune(predicate).keep
-    for batch in snapshot.settled.read(keep, names, predicate):
+    wanted = both(predicate, snapshot.unexpired)
+    keep = snapshot.settled.objects.prune(wanted).keep
+    for batch in snapshot.settled.read(keep, names, wanted):
         yield from map(projection.apply, pieces(batch))
+    for batch in _live(halves, snapshot, names, predicate):
+        yield from map(projection.apply, pieces(batch))
+
+
+def _live(
+    halves: Halves, snapshot: Snapshot, columns: Sequence[str], predicate: Predicate | None
+) -> Iterator[pa.RecordBatch]:
     for streamlet, offsets in snapshot.live.items():
-        for batch in halves.read_range(snapshot.generation, streamlet, offsets, names, predicate):
-            yield from map(projection.apply, pieces(batch))
+        yield from halves.read_range(
+            snapshot.generation, streamlet, offsets, columns, predicate, cutoff_micros=snapshot.cutoff_micros
+        )
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -100,15 +109,16 @@ def count(halves: Halves, where: Where = None) -> int:
     if is_never(predicate):
         return 0
     objects = snapshot.settled.objects
-    found, keep = 0, objects.prune(predicate).keep
+    wanted = both(predicate, snapshot.unexpired)
+    found, keep = 0, objects.prune(wanted).keep
     if predicate is None:  # the few are left to read whose number of rows the table does not tell
-        found, keep = int(np.maximum(objects.rows, 0).sum()), objects.rows < 0
-    for batch in snapshot.settled.read(keep, [OFFSET], predicate):
+        unread = (objects.rows >= 0) & ~snapshot.mixed_objects
+        found, keep = int(objects.rows[unread & ~snapshot.expired_objects].sum()), keep & ~unread
+    for batch in snapshot.settled.read(keep, [OFFSET], wanted):
         found += int(batch.num_rows)
     # Offsets may have gaps in a replicated log, so that live records are counted, not subtracted.
-    for streamlet, offsets in snapshot.live.items():
-        for batch in halves.read_range(snapshot.generation, streamlet, offsets, [OFFSET], predicate):
-            found += int(batch.num_rows)
+    for batch in _live(halves, snapshot, [OFFSET], predicate):
+        found += int(batch.num_rows)
     return found
 
 
@@ -117,7 +127,7 @@ def plan(halves: Halves, where: Where = None) -> QueryReport:
     predicate = ready(where, halves.definition.schema)
     snapshot = halves.snapshot()
     objects = snapshot.settled.objects
-    pruning = objects.prune(predicate)
+    pruning = objects.prune(both(predicate, snapshot.unexpired))
     return QueryReport(
         objects_read=int(pruning.keep.sum()),
         objects_total=len(objects),

@@ -1,4 +1,4 @@
-"""Predicates of this room: a caller's `where` made ready, and the terms by which records are found by value and time.
+"""Predicates of this room: a caller's `where` made ready, and the terms by which records are found by value.
 
 Ready means bound to the stored schema and folded, so that both halves are handed the same tree: literals of the
 column's own type, nothing that was not understood, None for "all records".
@@ -6,14 +6,13 @@ column's own type, nothing that was not understood, None for "all records".
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from millpond.model.bind import bind
 from millpond.model.predicate import FALSE, TRUE, And, Compare, Predicate, truth
-from millpond.model.schema import INGEST_TIME, stored_schema
+from millpond.model.schema import stored_schema
 from millpond.query.sql import parse_where
 
 Where = str | Predicate | None
@@ -44,7 +43,3 @@ def both(*terms: Predicate | None) -> Predicate | None:
 
 def equals(column: str, value: Any) -> Predicate:
     return Compare("=", column, value)
-
-
-def ingested_since(moment: datetime) -> Predicate:
-    return Compare(">=", INGEST_TIME, moment)

@@ -20,6 +20,7 @@ from millpond.errors import Backpressure, InvalidValue, OffsetGone, PondClosed, 
 from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo, Standing, StreamAppend, Told
 from millpond.model.definition import Durability, StreamDefinition
 from millpond.model.evaluate import filter_batch
+from millpond.model.ingested import ingested_since
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Compare, Predicate
 from millpond.model.rows import codec_of
@@ -234,7 +235,15 @@ class SimpleLog:
             return _combine(streamlet.between(piece), schema)
 
     def find(
-        self, stream_id: int, column: str, value: Any, *, streamlet: int | None, limit: int, below: Mapping[int, int]
+        self,
+        stream_id: int,
+        column: str,
+        value: Any,
+        *,
+        streamlet: int | None,
+        limit: int,
+        below: Mapping[int, int],
+        since_micros: int | None = None,
     ) -> list[pa.RecordBatch]:
         found = []
         with self._grown:
@@ -246,6 +255,8 @@ class SimpleLog:
                 stop = max(held.start, min(held.head, below.get(number, held.head)))
                 rows = _combine(held.between(OffsetRange(held.start, stop)), schema)
                 rows = filter_batch(rows, Compare("=", column, value))
+                if since_micros is not None:
+                    rows = filter_batch(rows, ingested_since(since_micros))
                 if rows.num_rows:
                     found.append(rows.sort_by([(OFFSET, "descending")]).slice(0, limit))
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millpond.log.engine import LogStatus
 from millpond.model.definition import Durability
@@ -25,8 +25,30 @@ class SettleState:
 
 
 @dataclass(frozen=True, slots=True)
+class DropState:
+    """What was let go of since the pond was opened: expired, or, where nothing is archived, processed by every group.
+    All of it is in `_pond/audit`."""
+
+    drops: int = 0
+    rows: int = 0
+    bytes: int = 0
+    objects: int = 0
+    last_micros: int | None = None
+    failure: str = ""
+
+    def dropped(self, rows: int, size: int, objects: int, now_micros: int) -> DropState:
+        """One drop more."""
+        return DropState(self.drops + 1, self.rows + rows, self.bytes + size, self.objects + objects, now_micros)
+
+    def failed(self, message: str) -> DropState:
+        return replace(self, failure=message)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """One stream: where it begins to be live, where it ends, how much of it is where, and how settling goes."""
+    """One stream: where it begins to be live, where it ends, how much of it is where, and how settling goes. Rows,
+    bytes and objects are those that are held: expired ones count until they are dropped, although no read gives them.
+    """
 
     name: str
     id: int
@@ -43,6 +65,8 @@ class StreamStatus:
     version: int
     settling: SettleState
     warnings: tuple[str, ...] = ()
+    ttl_seconds: float | None = None
+    dropping: DropState = DropState()
 
 
 @dataclass(frozen=True, slots=True)

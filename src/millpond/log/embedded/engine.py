@@ -368,9 +368,17 @@ class EmbeddedLog:
         return self._stream(stream_id).read(streamlet, offsets, columns, predicate, loose, generation)
 
     def find(
-        self, stream_id: int, column: str, value: Any, *, streamlet: int | None, limit: int, below: Mapping[int, int]
+        self,
+        stream_id: int,
+        column: str,
+        value: Any,
+        *,
+        streamlet: int | None,
+        limit: int,
+        below: Mapping[int, int],
+        since_micros: int | None = None,
     ) -> list[pa.RecordBatch]:
-        return self._stream(stream_id).find(column, value, streamlet, limit, below)
+        return self._stream(stream_id).find(column, value, streamlet, limit, below, since_micros)
 
     def segments(self, stream_id: int) -> list[SegmentInfo]:
         return self._stream(stream_id).infos()
