@@ -30,6 +30,7 @@ PREVIOUS = "millpond.previous_crc32"
 INDEX = "millpond.index"
 INDEX_CHECKSUM = "millpond.index_crc32"
 KIND = "millpond.kind"
+EXPIRED = "millpond.expired"
 # Which load a commit is of, so that a driver whose answer was lost can be told.
 LOAD = "millpond.load"
 
@@ -76,6 +77,12 @@ class CommitFile:
     def load(self) -> str | None:
         """The load that this commit made visible."""
         return self._text(LOAD)
+
+    @property
+    def expired(self) -> int:
+        """How many records this commit dropped, live and settled, because they had expired; without loaded ones."""
+        rows = self.info.get(EXPIRED)
+        return rows if isinstance(rows, int) else 0
 
     def follows(self, previous: CommitFile) -> bool:
         """Whether this one vouches for the bytes of the one before it; another engine's vouches for nothing."""

@@ -4,6 +4,8 @@ The same commit may move the boundary over live records that have expired before
 A crash leaves the old table or the new one. Files stay where they are: older snapshots and running queries read them,
 and `vacuum` removes them later.
 
+The commit states how many records go, so that verification can tell them from records that were lost.
+
 Invariant (I4): an object goes only if its statistics prove that every record in it was ingested before the cutoff.
 """
 
@@ -19,7 +21,7 @@ from millpond.archive.settle import check_boundary
 from millpond.archive.table import Removed
 from millpond.errors import SettleConflict, SettleFailed
 from millpond.model.offsets import Boundary
-from millpond.model.schema import INGEST_TIME
+from millpond.model.schema import INGEST_TIME, STREAMLET
 
 # What one commit removes at most: a removal is a line of it.
 OBJECTS_MAX = 10_000
@@ -27,9 +29,10 @@ OBJECTS_MAX = 10_000
 
 @dataclass(frozen=True)
 class ExpiredObjects:
-    """Objects of one version whose records have all expired."""
+    """Objects of one version whose records have all expired. `loaded`: how many of those had been loaded."""
 
     objects: tuple[Removed, ...] = ()
+    loaded: int = 0
 
     @property
     def rows(self) -> int:
@@ -40,15 +43,16 @@ class ExpiredObjects:
         return sum(one.bytes for one in self.objects)
 
 
-def expired_objects(objects: ObjectIndex, cutoff_micros: int) -> ExpiredObjects:
+def expired_objects(objects: ObjectIndex, cutoff_micros: int, load_streamlet: int) -> ExpiredObjects:
     """Those with nothing ingested at the cutoff or later, the oldest first."""
-    known = objects.stats.columns.get(INGEST_TIME)
-    if known is None:
+    known, streamlets = (objects.stats.columns.get(name) for name in (INGEST_TIME, STREAMLET))
+    if known is None or streamlets is None:
         return ExpiredObjects()
     # A table that does not say how many rows an object has cannot say what goes with it.
     places = np.flatnonzero((known.highs < cutoff_micros) & (objects.rows >= 0))[:OBJECTS_MAX].tolist()
     return ExpiredObjects(
-        tuple(Removed(objects.paths[at], int(objects.sizes[at]), int(objects.rows[at])) for at in places)
+        tuple(Removed(objects.paths[at], int(objects.sizes[at]), int(objects.rows[at])) for at in places),
+        sum(int(objects.rows[at]) for at in places if streamlets.lows[at] == load_streamlet),
     )
 
 
@@ -59,7 +63,9 @@ def expire(ledger: Ledger, start: Boundary, stop: Boundary, expired: ExpiredObje
         state = check_boundary(ledger, start)
         if state is None:
             state = ledger.create_table()
-        ledger.commit(Change("expire", {**state.boundary, **stop}, removed=expired.objects))
+        live = sum(stop[streamlet] - start.get(streamlet, 0) for streamlet in stop)
+        rows = live + expired.rows - expired.loaded
+        ledger.commit(Change("expire", {**state.boundary, **stop}, removed=expired.objects, expired=rows))
     except Refused as error:
         raise SettleConflict(
             f"another writer committed to {ledger.definition.name} while expired records were dropped",

@@ -30,6 +30,7 @@ from millpond.archive.checksums import checksum
 from millpond.archive.commit_file import (
     ACTIONS,
     COMMIT,
+    EXPIRED,
     INDEX,
     INDEX_CHECKSUM,
     KIND,
@@ -65,7 +66,8 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class Change:
     """What a commit does. `boundary` is the whole one; `entries` are the index entries of `added`, a row each. `load`:
-    the load that it is of; `marks`: app transactions besides the boundary's, for writers who number what they write."""
+    the load that it is of; `marks`: app transactions besides the boundary's, for writers who number what they write;
+    `expired`: how many records it drops."""
 
     kind: str
     boundary: Boundary
@@ -75,6 +77,7 @@ class Change:
     data_change: bool = True
     load: str = ""
     marks: Mapping[str, int] = field(default_factory=dict)
+    expired: int = 0
 
 
 class Ledger:
@@ -207,6 +210,8 @@ class Ledger:
         }
         if change.load:
             metadata[LOAD] = change.load
+        if change.expired:
+            metadata[EXPIRED] = change.expired
         if change.entries is not None:
             file = self.index.put(version, secrets.token_hex(4), change.entries)
             self._storage.sync_directory(self.index.directory)

@@ -172,7 +172,7 @@ class StreamArchive:
         nothing would, it is not called. All or nothing; durable when it returns. Bounded: more may be left."""
         with self._writer:
             snapshot = self.snapshot(refresh=True)
-            expired = expired_objects(snapshot.objects, cutoff_micros)
+            expired = expired_objects(snapshot.objects, cutoff_micros, self._ledger.definition.load_streamlet)
             if not expired.objects and dict(start) == dict(stop):
                 return expired
             before(expired)
@@ -200,8 +200,17 @@ class StreamArchive:
 
     def verify(self, progress: Progress | None = None) -> list[Finding]:
         """Check every byte and every count of the newest version; settling goes on meanwhile. Empty: all is well."""
-        snapshot, loads = self.snapshot(refresh=True), self._ledger.definition.load_streamlet
-        return list(verify_archive(self._storage, snapshot, DeltaLog(self.root), loads, progress))
+        snapshot, definition = self.snapshot(refresh=True), self._ledger.definition
+        return list(
+            verify_archive(
+                self._storage,
+                snapshot,
+                DeltaLog(self.root),
+                definition.load_streamlet,
+                definition.generation,
+                progress,
+            )
+        )
 
     def delete(self) -> None:
         """Remove everything the archive holds. Afterwards it is as if nothing had ever settled."""

@@ -2,7 +2,8 @@
 
 Four accounts must agree: the Delta log (which objects, how large, how many rows, the boundary), the index entries
 (bounds, checksums), the objects themselves (pages, footers, rows), and arithmetic: per streamlet the offsets of all
-objects together are exactly [0, boundary), each once (those of loads have gaps). What differs becomes a finding;
+objects together are exactly [0, boundary), each once (those of loads have gaps), without as many as the commits say
+that have expired. What differs becomes a finding;
 verification goes on, changes nothing and deletes nothing.
 """
 
@@ -24,7 +25,7 @@ from millpond.archive.index.minmax import MAX, MIN, NULLS
 from millpond.archive.objects import offset_ranges
 from millpond.archive.snapshot import SettledSnapshot
 from millpond.archive.table import UNREADABLE, DeltaLog
-from millpond.archive.verify_log import verify_log
+from millpond.archive.verify_log import expired_rows, verify_log
 from millpond.errors import MillpondError
 from millpond.model.findings import Finding
 from millpond.model.schema import OFFSET, STREAMLET
@@ -38,7 +39,12 @@ _OUTSIDE = "rows were added, changed or removed by something that is not Millpon
 
 
 def verify_archive(
-    storage: Storage, snapshot: SettledSnapshot, delta: DeltaLog, loads: int, progress: Progress | None = None
+    storage: Storage,
+    snapshot: SettledSnapshot,
+    delta: DeltaLog,
+    loads: int,
+    generation: int,
+    progress: Progress | None = None,
 ) -> Iterator[Finding]:
     """All findings of one archive. `delta`: a table that was not loaded yet; `loads`: the streamlet of loads."""
     yield from verify_log(storage, snapshot.root)
@@ -54,14 +60,19 @@ def verify_archive(
             if missing:
                 hint = "the next settle adds them; until then other engines do not see them"
                 yield Finding("warning", LOG_DIRECTORY, f"the table lacks columns {missing}", hint)
-    yield from Verification(snapshot, claims, loads).run(progress)
+    expired = expired_rows(storage, snapshot.root, generation, snapshot.version)
+    yield from Verification(snapshot, claims, loads, expired).run(progress)
 
 
 class Verification:
-    """One pass over the objects of one snapshot. `claims`: what the Delta log says of them (see `DeltaLog.claims`)."""
+    """One pass over the objects of one snapshot. `claims`: what the Delta log says of them (see `DeltaLog.claims`);
+    `expired`: how many records may be missing rightly."""
 
-    def __init__(self, snapshot: SettledSnapshot, claims: Mapping[str, Mapping[str, Any]], loads: int) -> None:
+    def __init__(
+        self, snapshot: SettledSnapshot, claims: Mapping[str, Mapping[str, Any]], loads: int, expired: int
+    ) -> None:
         self._snapshot = snapshot
+        self._expired = expired
         self._loads = loads
         self._claims = claims
         self._runs: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -136,6 +147,7 @@ class Verification:
 
     def _offsets(self) -> Iterator[Finding]:
         boundary = self._snapshot.boundary
+        missing: list[tuple[str, int, int]] = []
         for streamlet in sorted({*boundary, *self._runs}):
             reached, end = 0, boundary.get(streamlet, 0)
             for start, stop in [*sorted(self._runs.get(streamlet, [])), (end, end)]:
@@ -143,8 +155,17 @@ class Verification:
                 if start < reached:
                     yield Finding("error", where, f"offsets [{start}, {min(stop, reached)}) are there twice", _OUTSIDE)
                 elif start > reached and streamlet != self._loads:
-                    yield Finding("error", where, f"offsets [{reached}, {start}) are missing", _OUTSIDE)
+                    missing.append((where, reached, start))
                 reached = max(reached, stop)
+        rows = sum(stop - start for _, start, stop in missing)
+        if rows != self._expired:
+            told = f" ({self._expired} records have expired, {rows} are missing)" if self._expired else ""
+            for where, start, stop in missing:
+                yield Finding("error", where, f"offsets [{start}, {stop}) are missing{told}", _OUTSIDE)
+            if not missing:
+                yield Finding(
+                    "error", "the log", f"{self._expired} records have expired, and none is missing", _OUTSIDE
+                )
 
 
 _DELTA = {MIN: "min.", MAX: "max.", NULLS: "null_count."}

@@ -6,6 +6,7 @@ the commit stated (see `state.py`). This covers versions that only time travel s
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 from collections.abc import Iterator, Mapping
 
@@ -46,6 +47,19 @@ def verify_log(storage: Storage, root: str) -> Iterator[Finding]:
             yield Finding("error", f"{LOG_DIRECTORY}/{commit_name(version - 1)}", message, _RESTORE)
     if versions and sorted(commits) == list(range(versions[-1] + 1)):
         yield from _replay(commits)
+
+
+def expired_rows(storage: Storage, root: str, generation: int, version: int) -> int:
+    """How many records of a generation the commits up to a version have dropped because they had expired."""
+    directory, mark = posixpath.join(root, LOG_DIRECTORY), f"/g{generation}/"
+    rows = 0
+    for name in storage.list(directory):
+        number = commit_version(name)
+        if number is not None and number <= version:
+            with contextlib.suppress(Torn, Mangled, OSError):  # `verify_log` tells
+                commit = parse_commit(storage.read(posixpath.join(directory, name)))
+                rows += commit.expired if any(mark in each for each in commit.transactions) else 0
+    return rows
 
 
 def _replay(commits: Mapping[int, CommitFile]) -> Iterator[Finding]:

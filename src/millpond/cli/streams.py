@@ -61,6 +61,7 @@ def create(
     no_settle: Annotated[bool, typer.Option("--no-settle", help="never archive it")] = False,
     partition: Annotated[str, typer.Option(help="how much time one archive directory covers")] = "1d",
     memory: Annotated[str | None, typer.Option(help="how much of it may be held in memory")] = None,
+    ttl: Annotated[str | None, typer.Option(help="how long records are kept, e.g. 30d; otherwise for good")] = None,
     exist_ok: Annotated[bool, typer.Option("--exist-ok", help="do nothing if it is there already")] = False,
 ) -> None:
     """Create a stream.
@@ -88,6 +89,7 @@ def create(
             settle=when,
             partition=partition,
             memory=memory,
+            ttl=ttl,
             exist_ok=exist_ok,
         )
         described = description(stream)
@@ -187,26 +189,37 @@ def describe(context: typer.Context, name: StreamName) -> None:
 def alter(
     context: typer.Context,
     name: StreamName,
-    add: Annotated[str, typer.Option(help='columns to add, e.g. "humidity double, tags array<string>"')],
+    add: Annotated[str | None, typer.Option(help='columns to add, e.g. "humidity double, tags array<string>"')] = None,
+    ttl: Annotated[str | None, typer.Option(help='how long records are kept, e.g. 30d; "never" for good')] = None,
 ) -> None:
-    """Add columns to a stream. They are null in the records that are there.
+    """Add columns to a stream, or change how long records are kept.
+
+    New columns are null in the records that are there. A shorter ttl takes effect at once.
 
     \b
-    Example:
+    Examples:
       millpond alter grid/meters --add "humidity double"
+      millpond alter grid/meters --ttl 30d
     """
     import pyarrow as pa
 
     from millpond.model.schema_text import parse_schema
 
+    if add is None and ttl is None:
+        raise InvalidValue("nothing to alter", hint="give --add or --ttl")
     session = session_of(context)
     with session.open() as pond:
-        added = parse_schema(add)
-        stream = pond.alter_stream(name, pa.schema([*pond.stream(name).schema, *added]))
+        schema = None if add is None else pa.schema([*pond.stream(name).schema, *parse_schema(add)])
+        stream = pond.alter_stream(name, schema, ttl=... if ttl is None else None if ttl == "never" else ttl)
         described = description(stream)
-    session.output.say(f"{name}: {described['schema']}")
+    session.output.say(f"{name}: {described['schema']}" if ttl is None else f"{name}: {_kept(described)}")
     if session.output.json:
         session.output.one(described)
+
+
+def _kept(described: dict[str, Any]) -> str:
+    seconds = described["ttl_seconds"]
+    return "records are kept for good" if seconds is None else f"records are kept for {seconds:,.0f} seconds"
 
 
 def drop(

@@ -7,9 +7,10 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from millpond.client.connection import Connection
@@ -21,7 +22,7 @@ from millpond.client.watch import Listing, Watch
 from millpond.errors import Forbidden, MillpondError
 from millpond.files import WithFiles
 from millpond.ingest.producer import Producer
-from millpond.model.definition import Durability, Settle, new_definition
+from millpond.model.definition import Durability, Settle, new_definition, parse_ttl
 from millpond.model.names import check_name
 from millpond.model.schema import check_schema, encode_schema
 from millpond.model.units import Duration, Size
@@ -60,6 +61,7 @@ class RemotePond(WithFiles):
         partition: Duration = "1d",
         memory: Size | None = None,
         file: bool = False,
+        ttl: Duration | None = None,
         exist_ok: bool = False,
     ) -> RemoteStream:
         """Create a stream. Without a schema it takes raw events: time, headers, body.
@@ -68,6 +70,7 @@ class RemotePond(WithFiles):
         moves to the archive by itself; None means never. `partition`: the time that one directory of objects covers,
         by `event_time` where given, else by time of ingestion. `memory`: how much of it may be held in memory.
         `file`: bytes by position, for `open_file`.
+        `ttl`: how long a record is kept after its ingestion ("30d"); None means for good.
         """
         wanted = new_definition(
             name,
@@ -80,6 +83,7 @@ class RemotePond(WithFiles):
             partition=partition,
             memory=memory,
             file=file,
+            ttl=ttl,
         )
         when = None if settle is None else ask.SettleSpec(_seconds(settle.every_seconds), f"{settle.bytes_live}B")
         request = ask.Create(
@@ -93,6 +97,7 @@ class RemotePond(WithFiles):
             partition=_seconds(wanted.partition_seconds),
             memory=None if wanted.memory_bytes is None else f"{wanted.memory_bytes}B",
             file=file,
+            ttl=None if wanted.ttl_seconds is None else _seconds(wanted.ttl_seconds),
             exist_ok=exist_ok,
         )
         made = self._stream_of(self._connection.ask(request, StreamInfo))
@@ -114,9 +119,18 @@ class RemotePond(WithFiles):
         """All streams, by name."""
         return sorted(map(self._stream_of, self._infos()), key=lambda stream: stream.name)
 
-    def alter_stream(self, name: str, schema: pa.Schema) -> RemoteStream:
-        """Add nullable columns: `schema` is the old one with more at the end. Anything else is refused."""
-        request = ask.Alter(check_name(name), schema_arrow=encode_schema(check_schema(schema)))
+    def alter_stream(
+        self, name: str, schema: pa.Schema | None = None, *, ttl: Duration | EllipsisType | None = ...
+    ) -> RemoteStream:
+        """Add nullable columns: `schema` is the old one with more at the end; anything else is refused.
+
+        `ttl`: how long a record is kept from now on, also those that are there; None: for good. A shorter one takes
+        effect at once: what is older is not given out any more, and dropped soon after."""
+        request = ask.Alter(
+            check_name(name),
+            schema_arrow=None if schema is None else encode_schema(check_schema(schema)),
+            ttl=msgspec.UNSET if isinstance(ttl, EllipsisType) else _ttl(ttl),
+        )
         altered = self._stream_of(self._connection.ask(request, StreamInfo))
         self._watch.look()
         return altered
@@ -244,6 +258,11 @@ class RemotePond(WithFiles):
 
     def __repr__(self) -> str:
         return f"<millpond pond at {self._connection.shown}{', closed' if self._connection.closed else ''}>"
+
+
+def _ttl(ttl: Duration | None) -> str | None:
+    seconds = parse_ttl(ttl)
+    return None if seconds is None else _seconds(seconds)
 
 
 def _seconds(number: float) -> str:

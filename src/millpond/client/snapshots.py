@@ -48,7 +48,7 @@ class Snapshots:
             known = (_state(mark), _settled(definition, mark, entries))
             with self._lock:
                 self._known = known
-        return definition, Snapshot(known[1], mark.heads, definition.generation)
+        return definition, Snapshot(known[1], mark.heads, definition.generation, mark.cutoff_micros, mark.floor)
 
 
 def _state(mark: SnapshotMark) -> tuple[str, int]:

@@ -228,22 +228,25 @@ class PondDesk:
             partition=request.partition,
             memory=request.memory,
             file=request.file,
+            ttl=request.ttl,
             exist_ok=request.exist_ok,
         )
         return made.info()
 
     def _alter(self, caller: Caller, request: ask.Alter) -> StreamInfo:
-        whole = _schema(request.schema, request.schema_arrow)
-        if (whole is None) == (request.add is None):
+        whole, added = _schema(request.schema, request.schema_arrow), _schema(request.add, None)
+        ttl = ... if isinstance(request.ttl, msgspec.UnsetType) else request.ttl
+        if whole is not None and added is not None:
             raise InvalidValue(
                 "an alteration names the whole schema or the columns to add", hint='one of the two, e.g. "add"'
             )
-        if whole is None:
-            added = _schema(request.add, None)
-            assert added is not None
+        if whole is None and added is None and ttl is ...:
+            raise InvalidValue("an alteration that names nothing", hint='e.g. "add" for columns, or "ttl"')
+        if added is not None:
             whole = pa.schema([*self._stream(request).schema, *added])
-        self._bounds.check(request.stream, whole)
-        return self._pond.alter_stream(request.stream, whole).info()
+        if whole is not None:
+            self._bounds.check(request.stream, whole)
+        return self._pond.alter_stream(request.stream, whole, ttl=ttl).info()
 
     def _drop(self, caller: Caller, request: ask.Drop) -> DropPlan:
         status = self._stream(request).status()
@@ -313,6 +316,8 @@ def _mark(definition: model.StreamDefinition, snapshot: Snapshot, root: str) -> 
         dict(snapshot.heads),
         root,
         tuple(snapshot.settled.warnings),
+        snapshot.cutoff_micros,
+        dict(snapshot.floor),
     )
 
 

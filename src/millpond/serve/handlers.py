@@ -121,7 +121,7 @@ async def describe(door: RestDoor, asked: Asked) -> Response:
 
 async def alter(door: RestDoor, asked: Asked) -> Response:
     body: AlterBody = await asked.message(AlterBody, door.settings)
-    return await _call(door, asked, ask.Alter(asked.name, schema=body.schema, add=body.add))
+    return await _call(door, asked, ask.Alter(asked.name, schema=body.schema, add=body.add, ttl=body.ttl))
 
 
 async def drop(door: RestDoor, asked: Asked) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from millpond.archive.settle import SettleReport
 from millpond.wire import answers
@@ -140,13 +140,16 @@ class CreateBody(Struct, frozen=True, forbid_unknown_fields=True):
     partition: ask.Units = "1d"
     memory: ask.Units | None = None
     file: bool = False
+    ttl: ask.Units | None = None
 
 
 class AlterBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The columns to add, or the whole schema, which only adds columns at the end."""
+    """The columns to add, or the whole schema, which only adds columns at the end; and how long records are kept: null
+    means for good."""
 
     add: ask.Schema | None = None
     schema: ask.Schema | None = None
+    ttl: ask.Units | UnsetType | None = UNSET
 
 
 class TokenBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -153,7 +153,7 @@ ROUTES = (
         "PATCH",
         "/v1/streams/{name}",
         "alter",
-        "Add columns.",
+        "Add columns, or change how long records are kept.",
         answers.StreamInfo,
         takes=AlterBody,
         right="admin",

@@ -89,6 +89,7 @@ def tickets_for(
     predicate: Predicate | None,
     cores: int,
     *,
+    cutoff_micros: int | None = None,
     apart: bool = False,
 ) -> list[LiveTicket]:
     """The ranges, dealt out to tasks of about equal numbers of offsets.
@@ -105,7 +106,7 @@ def tickets_for(
         parts = _dealt(ranges, cores)
     else:
         parts = [part for s, offsets in sorted(ranges.items()) for part in _shares({s: offsets}, share)]
-    return [LiveTicket(stream, generation, part, tuple(columns), predicate) for part in parts]
+    return [LiveTicket(stream, generation, part, tuple(columns), predicate, cutoff_micros) for part in parts]
 
 
 def _dealt(ranges: Mapping[int, OffsetRange], hands: int) -> list[dict[int, OffsetRange]]:

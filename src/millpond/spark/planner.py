@@ -23,6 +23,7 @@ from millpond.errors import MillpondError
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import TRUE, Predicate
 from millpond.model.schema import OFFSET, stored_schema
+from millpond.query.terms import both
 from millpond.spark.catalyst import translate
 from millpond.spark.doubt import columns_in_doubt
 from millpond.spark.jvm import Callback, Java, Jvm
@@ -130,7 +131,8 @@ class SessionPlanner:
             snapshot = stream.snapshot()
             scan = PinnedScan(self, stream, snapshot, figures)
             rows = sum(map(len, snapshot.live.values()))
-            return self.jvm.workshop.pinned(self.table(key, snapshot.settled), rows, Callback(scan.answer))
+            objects = self.table(key, snapshot.settled)
+            return self.jvm.workshop.pinned(objects, rows, scan.since_micros, Callback(scan.answer))
         except MillpondError as error:
             return f"!Millpond: {error} [{error.code}]"
         except Exception as error:  # an exception here would reach the user as py4j's, without its text
@@ -172,6 +174,12 @@ class PinnedScan:
         self._live_ranges = snapshot.live if live is None else live
         self._apart = live is not None
 
+    @property
+    def since_micros(self) -> int:
+        """What Spark itself must filter settled records by; 0 if what is read holds no expired ones."""
+        cutoff = self._snapshot.cutoff_micros
+        return cutoff if cutoff is not None and bool(self._snapshot.mixed_objects.any()) else 0
+
     def answer(self, question: str, text: str) -> Any:
         """Called by the planner, once per scan and each time that Spark plans it anew."""
         if question == "objects":
@@ -189,11 +197,11 @@ class PinnedScan:
         settled = self._snapshot.settled
         try:
             predicate = self._translate(predicates)
-            pruning = settled.objects.prune(predicate)
+            pruning = settled.objects.prune(both(predicate, self._snapshot.unexpired))
         except Exception:  # whatever it is: skipping only proves irrelevance (I4)
             logger.exception("could not decide what to skip; every object is read")
             self._figures.undecided += 1
-            predicate, pruning = TRUE, settled.objects.prune(None)
+            predicate, pruning = TRUE, settled.objects.prune(self._snapshot.unexpired)
         scan = SettledScan(self._stream.name, settled, predicate, pruning.keep, pruning.skipped_by)
         # The text tells scans apart: it is the same only if Spark plans the same scan again.
         self._figures.settled[predicates] = scan
@@ -207,8 +215,17 @@ class PinnedScan:
         definition = self._definition
         spark = self._planner.spark
         cores = spark.sparkContext.defaultParallelism
-        ranges, generation = self._live_ranges, self._snapshot.generation
-        tickets = tickets_for(definition.id, generation, ranges, columns, predicate, cores, apart=self._apart)
+        ranges, snapshot = self._live_ranges, self._snapshot
+        tickets = tickets_for(
+            definition.id,
+            snapshot.generation,
+            ranges,
+            columns,
+            predicate,
+            cores,
+            cutoff_micros=snapshot.cutoff_micros,
+            apart=self._apart,
+        )
         rows = sum(map(len, ranges.values()))
         self._figures.live[text] = LiveScan(self._stream.name, rows, len(tickets))
         everything = spark_schema(stored_schema(definition.schema))

@@ -4,7 +4,7 @@ travel as they are. Clients ignore fields they do not know: a newer node may say
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -57,6 +57,7 @@ class StreamInfo:
     generation: int
     archive: str
     file: bool = False
+    ttl_seconds: float | None = None
 
     @classmethod
     def of(cls, definition: StreamDefinition, archive: str) -> StreamInfo:
@@ -80,6 +81,7 @@ class StreamInfo:
             generation=definition.generation,
             archive=archive,
             file=definition.file,
+            ttl_seconds=definition.ttl_seconds,
         )
 
     def definition(self) -> StreamDefinition:
@@ -102,6 +104,7 @@ class StreamInfo:
             raw=self.raw,
             generation=self.generation,
             file=self.file,
+            ttl_seconds=self.ttl_seconds,
         )
 
 
@@ -143,6 +146,8 @@ class SnapshotMark:
     heads: Mapping[int, int]
     root: str
     warnings: tuple[str, ...] = ()
+    cutoff_micros: int | None = None
+    floor: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,9 @@ def live_batches(halves: Halves, ticket: LiveTicket) -> tuple[pa.Schema, Iterato
             return
         for streamlet, offsets in sorted(ticket.ranges.items()):
             names = projection.schema.names
-            for batch in halves.read_range(ticket.generation, streamlet, offsets, names, predicate):
+            for batch in halves.read_range(
+                ticket.generation, streamlet, offsets, names, predicate, cutoff_micros=ticket.cutoff_micros
+            ):
                 yield from map(projection.apply, pieces(batch))
 
     return projection.schema, read()

@@ -89,17 +89,20 @@ class Create(NameRequest, frozen=True, tag="create"):
     partition: Units = "1d"
     memory: Units | None = None
     file: bool = False
+    ttl: Units | None = None
     exist_ok: bool = False
 
 
 class Alter(StreamRequest, frozen=True, tag="alter"):
-    """-> `StreamInfo`. Either the whole schema, which only adds columns at the end, or the columns to add."""
+    """-> `StreamInfo`. The whole schema, which only adds columns at the end, or the columns to add; and how long
+    records are kept, for good if that is null."""
 
     right: ClassVar[Right | None] = "admin"
 
     schema: Schema | None = None
     schema_arrow: Annotated[str, msgspec.Meta(max_length=2_000_000)] | None = None
     add: Schema | None = None
+    ttl: Units | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Drop(StreamRequest, frozen=True, tag="drop"):

@@ -34,13 +34,15 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 class LiveTicket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The records of `ranges` (streamlet -> [start, stop)); `columns` in the order wanted; `predicate` is loose:
-    rows for which it is not true may be left out, and need not be."""
+    rows for which it is not true may be left out, and need not be. `cutoff_micros` is not: what was ingested before has
+    expired for this query."""
 
     stream: _Id
     generation: _Number
     ranges: dict[_Streamlet, OffsetRange]
     columns: Annotated[tuple[_Name, ...], msgspec.Meta(min_length=1, max_length=COLUMNS_MAX + len(SYSTEM_COLUMNS))]
     predicate: Predicate | None = None
+    cutoff_micros: _Number | None = None
 
 
 class _OnTheWire(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +51,7 @@ class _OnTheWire(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranges: dict[_Streamlet, tuple[_Number, _Number]]
     columns: Annotated[tuple[_Name, ...], msgspec.Meta(min_length=1, max_length=COLUMNS_MAX + len(SYSTEM_COLUMNS))]
     predicate: msgspec.Raw = msgspec.Raw(b"null")
+    cutoff_micros: _Number | None = None
 
 
 _DECODER = msgspec.json.Decoder(_OnTheWire)
@@ -59,7 +62,8 @@ def encode_ticket(ticket: LiveTicket) -> bytes:
     """The ticket as bytes."""
     ranges = {streamlet: (offsets.start, offsets.stop) for streamlet, offsets in ticket.ranges.items()}
     predicate = msgspec.Raw(b"null" if ticket.predicate is None else encode(ticket.predicate))
-    return msgspec.json.encode(_OnTheWire(ticket.stream, ticket.generation, ranges, ticket.columns, predicate))
+    cutoff = ticket.cutoff_micros
+    return msgspec.json.encode(_OnTheWire(ticket.stream, ticket.generation, ranges, ticket.columns, predicate, cutoff))
 
 
 def decode_ticket(data: bytes) -> LiveTicket:
@@ -78,4 +82,4 @@ def decode_ticket(data: bytes) -> LiveTicket:
         predicate = None if raw == b"null" else decode(raw)
     except InvalidPredicate as error:
         raise InvalidInput(f"not a ticket: {error.message}", hint=_HINT) from error
-    return LiveTicket(plain.stream, plain.generation, ranges, plain.columns, predicate)
+    return LiveTicket(plain.stream, plain.generation, ranges, plain.columns, predicate, plain.cutoff_micros)

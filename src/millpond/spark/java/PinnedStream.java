@@ -2,16 +2,21 @@ package millpond.spark;
 
 import java.util.function.BiFunction;
 
-/** One stream as one query sees it: the objects of one version, and how many live rows there are up to fixed heads. */
+/**
+ * One stream as one query sees it: the objects of one version, how many live rows there are up to fixed heads, and the
+ * time (microseconds) before which settled rows have expired; 0 if the objects that are read hold none.
+ */
 public class PinnedStream {
   public final ObjectTable objects;
   public final long liveRows;
+  public final long sinceMicros;
   /** Python: ("objects", predicates) gives a bitmap, ("live", columns and predicates) an RDD. */
   public final BiFunction steering;
 
-  public PinnedStream(ObjectTable objects, long liveRows, BiFunction steering) {
+  public PinnedStream(ObjectTable objects, long liveRows, long sinceMicros, BiFunction steering) {
     this.objects = objects;
     this.liveRows = liveRows;
+    this.sinceMicros = sinceMicros;
     this.steering = steering;
   }
 

@@ -4,6 +4,12 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.function.BiFunction;
 import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation$;
 import org.apache.spark.sql.catalyst.optimizer.PushPredicateThroughNonJoin$;
 import org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion$;
@@ -13,6 +19,9 @@ import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
 
 /**
@@ -21,7 +30,8 @@ import scala.collection.immutable.Seq;
  * subquery, every attempt of every task, and every later execution of the same plan, whose exchanges Spark re-uses.
  *
  * A half without a record in the snapshot becomes an empty relation, and a Union that is left with one child goes: a
- * query on a stream that has settled whole is planned exactly as one on plain Parquet files.
+ * query on a stream that has settled whole is planned exactly as one on plain Parquet files. Where objects hold expired
+ * rows beside others, a Filter on the time of ingestion stands on the settled half; the node does it for the live one.
  */
 public class SnapshotRule extends Rule {
   private final BiFunction pin;
@@ -39,6 +49,7 @@ public class SnapshotRule extends Rule {
 
   /** One run of the rule. */
   public static class Pinning extends scala.runtime.AbstractPartialFunction {
+    private static final String INGEST_TIME = "_ingest_time";
     private final BiFunction pin;
     private final String query = java.util.UUID.randomUUID().toString();
     private final HashMap streams = new HashMap();
@@ -69,26 +80,52 @@ public class SnapshotRule extends Rule {
     private static LogicalPlan pinned(LogicalRelation leaf, PinnedStream stream) {
       BaseRelation relation = leaf.relation();
       if (relation instanceof StreamRelation) return halves(leaf, (StreamRelation) relation, stream);
-      BaseRelation exact;
       if (relation instanceof LiveRelation) {
-        if (stream.liveRows == 0L) return empty(leaf);
-        exact = ((LiveRelation) relation).pin(stream);
-      } else {
-        if (stream.objects.bytes() == 0L) return empty(leaf);
-        HadoopFsRelation files = (HadoopFsRelation) relation;
-        exact = new HadoopFsRelation(((SettledIndex) files.location()).pin(stream), files.partitionSchema(),
-            files.dataSchema(), files.bucketSpec(), stream.objects.format(), files.options(), files.sparkSession());
+        return stream.liveRows == 0L ? empty(leaf) : (LogicalPlan) copy(leaf, ((LiveRelation) relation).pin(stream));
       }
-      return copy(leaf, exact);
+      if (stream.objects.bytes() == 0L) return empty(leaf);
+      HadoopFsRelation files = (HadoopFsRelation) relation;
+      Attribute ingested = ingestTime((Seq) leaf.output());
+      if (stream.sinceMicros == 0L || ingested != null) {
+        return since(ingested, copy(leaf, pinned(files, files.dataSchema(), stream)), stream);
+      }
+      // Spark has narrowed the relation to fields that the query names: ours is read as well, and left out again.
+      ingested = new AttributeReference(INGEST_TIME, DataTypes.TimestampType, false, Metadata.empty(),
+          NamedExpression$.MODULE$.newExprId(), (Seq) scala.collection.immutable.Nil$.MODULE$);
+      BaseRelation wider = pinned(files, files.dataSchema().add(INGEST_TIME, DataTypes.TimestampType, false), stream);
+      LogicalPlan whole = leaf.copy(wider, (Seq) ((Seq) leaf.output()).appended(ingested), leaf.catalogTable(),
+          leaf.isStreaming(), leaf.stream());
+      return new Project((Seq) leaf.output(), since(ingested, whole, stream));
+    }
+
+    private static BaseRelation pinned(HadoopFsRelation files, StructType schema, PinnedStream stream) {
+      return new HadoopFsRelation(((SettledIndex) files.location()).pin(stream), files.partitionSchema(), schema,
+          files.bucketSpec(), stream.objects.format(), files.options(), files.sparkSession());
+    }
+
+    /** What has not expired of the settled half. */
+    private static LogicalPlan since(Attribute ingested, LogicalPlan settled, PinnedStream stream) {
+      if (stream.sinceMicros == 0L) return settled;
+      Expression cutoff = new Literal(Long.valueOf(stream.sinceMicros), DataTypes.TimestampType);
+      return new Filter(new GreaterThanOrEqual((Expression) ingested, cutoff), settled);
+    }
+
+    private static Attribute ingestTime(Seq output) {
+      for (int i = 0; i < output.size(); i++) {
+        Attribute each = (Attribute) output.apply(i);
+        if (each.name().equals(INGEST_TIME)) return each;
+      }
+      return null;
     }
 
     private static LogicalPlan halves(LogicalRelation leaf, StreamRelation relation, PinnedStream stream) {
       if (stream.liveRows == 0L && stream.objects.bytes() == 0L) return empty(leaf);
-      if (stream.liveRows == 0L) return copy(leaf, relation.settled(stream));
+      LogicalPlan settled = since(ingestTime((Seq) leaf.output()), copy(leaf, relation.settled(stream)), stream);
+      if (stream.liveRows == 0L) return settled;
       if (stream.objects.bytes() == 0L) return copy(leaf, relation.live(stream));
       // What a Union gives is named as by its first child.
       ArrayList both = new ArrayList();
-      both.add(copy(leaf, relation.settled(stream)));
+      both.add(settled);
       both.add(copy(leaf, relation.live(stream)).newInstance());
       return new Union(PythonUtils.toSeq(both), false, false);
     }

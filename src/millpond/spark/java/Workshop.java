@@ -23,8 +23,8 @@ public class Workshop {
     return new ObjectTable(root, blob, doubtful);
   }
 
-  public PinnedStream pinned(ObjectTable objects, long liveRows, BiFunction steering) {
-    return new PinnedStream(objects, liveRows, steering);
+  public PinnedStream pinned(ObjectTable objects, long liveRows, long sinceMicros, BiFunction steering) {
+    return new PinnedStream(objects, liveRows, sinceMicros, steering);
   }
 
   public SnapshotRule rule(BiFunction pin) {
