@@ -26,8 +26,8 @@ from millpond.model.definition import Durability, StreamDefinition, check_durabi
 from millpond.model.units import Duration, Size
 from millpond.pond.bulk import StreamBulk
 from millpond.pond.direct_way import DirectWay
-from millpond.pond.loading import Loading
 from millpond.pond.expiry import Expiry, Processed
+from millpond.pond.loading import Loading
 from millpond.pond.settling import Settling
 from millpond.pond.staging import Staging
 from millpond.query import Halves, QueryReport, ReadMeter, SegmentListing, Snapshot, Start, StreamReader, Where

@@ -142,8 +142,8 @@ class StreamSource:
         key = self._planner.key(self._stream, snapshot.settled)
         table = self._planner.table(key, snapshot.settled)
         whole = jvm.whole(key, self._stream.name, table, jvm.parsed(schema), OPTIONS)
-        pinned = jvm.workshop.pinned(table, sum(map(len, live.values())), Callback(scan.answer))
-        return jvm.workshop.batch(whole, pinned, bool(settled), _where(settled, boundary))
+        pinned = jvm.workshop.pinned(table, sum(map(len, live.values())), scan.since_micros, Callback(scan.answer))
+        return jvm.workshop.batch(whole, pinned, bool(settled), _where(settled, boundary, scan.since_micros))
 
     def _snapshot_up_to(self, end: Place) -> Snapshot:
         """The snapshot by which the batch's end was chosen, if it is that batch."""
@@ -245,12 +245,14 @@ def _covers(heads: Mapping[int, int], offsets: Mapping[int, int]) -> bool:
     return all(offset <= heads.get(streamlet, 0) for streamlet, offset in offsets.items())
 
 
-def _where(settled: Mapping[int, OffsetRange], boundary: Mapping[int, int]) -> str:
-    """Which records of the objects are in the ranges, in SQL; empty if all are."""
+def _where(settled: Mapping[int, OffsetRange], boundary: Mapping[int, int], since_micros: int) -> str:
+    """Which records of the objects are in the ranges and have not expired, in SQL; empty if all are."""
+    kept = f"_ingest_time >= timestamp_micros({since_micros})" if since_micros else ""
     if all(settled.get(streamlet) == OffsetRange(0, stop) for streamlet, stop in boundary.items() if stop):
-        return ""
+        return kept
     each = [f"(_streamlet = {s} AND _offset >= {o.start} AND _offset < {o.stop})" for s, o in settled.items()]
     low = min((offsets.start for offsets in settled.values()), default=0)
     high = max((offsets.stop for offsets in settled.values()), default=0)
     # The bounds of all are what Parquet's reader can skip row groups and pages by.
-    return f"_offset >= {low} AND _offset < {high} AND ({' OR '.join(each) or 'false'})"
+    within = f"_offset >= {low} AND _offset < {high} AND ({' OR '.join(each) or 'false'})"
+    return f"{within} AND {kept}" if kept else within
