@@ -9,6 +9,7 @@ committer encodes those of a whole group in one go and writes them as one append
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from millpond.clock import Clock
 from millpond.errors import InvalidValue, StreamNotFound, TooLarge
 from millpond.log.embedded import frame as frames
 from millpond.log.embedded.commit_queue import CommitQueue, Request
-from millpond.log.embedded.frame import Draft, crc32
+from millpond.log.embedded.frame import PRODUCER_BYTES_MAX, Draft, crc32
 from millpond.log.engine import Ack, EncodeRows, Part, Told
 from millpond.log.keeper import Keeper
 from millpond.log.live import LiveStream
@@ -25,6 +26,9 @@ from millpond.model.definition import Durability
 from millpond.model.offsets import OffsetRange
 
 logger = logging.getLogger(__name__)
+
+# The largest sequence that fits the frame's field, which stores one more.
+SEQUENCE_MAX = 2**63 - 2
 
 
 class Append(Request):
@@ -62,6 +66,21 @@ def _payload(part: Part) -> bytes | memoryview:
         assert part.encoded is not None
         return part.encoded
     return memoryview(part.batch.serialize())
+
+
+def checked_producer(producer: str, sequence: int) -> tuple[bytes, int]:
+    """A producer's name as frames have it, and its sequence as a plain number, whatever kind of one it came as: what
+    the committer cannot write down would close the journal for everybody."""
+    try:
+        name, number = producer.encode(), operator.index(sequence)
+    except (AttributeError, TypeError, UnicodeEncodeError):
+        name, number = b"", -1
+    if len(name) > PRODUCER_BYTES_MAX or not 0 <= number <= SEQUENCE_MAX:
+        raise InvalidValue(
+            f"producer {str(producer)[:40]!r} with sequence {sequence!r}",
+            hint=f"a producer is text of at most {PRODUCER_BYTES_MAX} bytes, a sequence an int, 0 to {SEQUENCE_MAX}",
+        )
+    return name, number
 
 
 def check_bytes(size: int, bytes_max: int, *, what: str = "an append", setting: str = "append_bytes_max") -> None:

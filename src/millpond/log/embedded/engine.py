@@ -7,7 +7,6 @@ publishes, the keeper tends what was published. One lock covers all that readers
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +17,9 @@ import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
 from millpond.errors import InvalidValue, MemoryFull, PondClosed, StreamNotFound
-from millpond.log.embedded.append import Append, SingleRows, Submitted, check_bytes, draft_parts
+from millpond.log.embedded.append import Append, SingleRows, Submitted, check_bytes, checked_producer, draft_parts
 from millpond.log.embedded.cleaning import JournalCleaner
 from millpond.log.embedded.committer import Committer
-from millpond.log.embedded.frame import PRODUCER_BYTES_MAX
 from millpond.log.embedded.journal import Journal, JournalFile
 from millpond.log.embedded.published import Published
 from millpond.log.embedded.recovery import (
@@ -57,8 +55,6 @@ from millpond.storage import LocalStorage, Storage
 from millpond.telemetry import LogTelemetry
 
 NOTHING: Mapping[int, int] = MappingProxyType({})
-# The largest sequence that fits the frame's field, which stores one more.
-SEQUENCE_MAX = 2**63 - 2
 
 
 def _no_progress(done: int, total: int) -> None:
@@ -266,7 +262,7 @@ class EmbeddedLog:
         """Everything up to the queue: checked, serialised, and with room for it."""
         stream, name = append.stream, b""
         if producer or sequence:
-            name, append.sequence = _checked(producer, sequence)
+            name, append.sequence = checked_producer(producer, sequence)
             append.producer = producer
         version = stream.definition.schema_version if schema_version is None else schema_version
         draft_parts(append, parts, ingest_micros, version, name)
@@ -490,18 +486,3 @@ class EmbeddedLog:
                 for stream in self._published.streams.values():
                     stream.grown.notify_all()
             self._keeper.stop()
-
-
-def _checked(producer: str, sequence: int) -> tuple[bytes, int]:
-    """A producer's name as frames have it, and its sequence as a plain number, whatever kind of one it came as: what
-    the committer cannot write down would close the journal for everybody."""
-    try:
-        name, number = producer.encode(), operator.index(sequence)
-    except (AttributeError, TypeError, UnicodeEncodeError):
-        name, number = b"", -1
-    if len(name) > PRODUCER_BYTES_MAX or not 0 <= number <= SEQUENCE_MAX:
-        raise InvalidValue(
-            f"producer {str(producer)[:40]!r} with sequence {sequence!r}",
-            hint=f"a producer is text of at most {PRODUCER_BYTES_MAX} bytes, a sequence an int, 0 to {SEQUENCE_MAX}",
-        )
-    return name, number
