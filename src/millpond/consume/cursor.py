@@ -107,6 +107,7 @@ class Cursor:
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._reading_to = at
         self._projection: Projection | None = None
+        self._cutoff: int | None = None  # what was ingested before has expired for the batches that are open
 
     def take(self, rows_max: int, bytes_max: int, heads: Mapping[int, int], before: int | None = None) -> Taken | None:
         """The next rows, at least one where there is one, in one batch, and none from `before` on; None at the end of
@@ -175,7 +176,10 @@ class Cursor:
         self._projection = Projection.of(definition, None, system=True)
         names = list(self._projection.schema.names)
         offsets = OffsetRange(self._covered, self._reading_to)
-        self._batches = self._halves.read_range(self._generation, self._streamlet, offsets, names)
+        self._cutoff = self._halves.cutoff_micros()
+        self._batches = self._halves.read_range(
+            self._generation, self._streamlet, offsets, names, cutoff_micros=self._cutoff
+        )
 
     def _cover(self, stop: int, rows: int) -> None:
         # Where offsets have no gaps, what is not there was there once. Loads into the archive leave gaps by design.
@@ -186,6 +190,8 @@ class Cursor:
     def _pass_over(self) -> None:
         """What comes next is gone: go on where the stream begins now."""
         self._halves.check_generation(self._generation)
+        if self._cutoff is not None and self._cutoff != self._halves.cutoff_micros():
+            return  # it has expired since, and is passed over by a read that begins now
         first = resolve(self._halves, self._halves.snapshot(), "earliest").get(self._streamlet, 0)
         first = min(first, self._reading_to)
         if first <= self._covered:

@@ -129,6 +129,10 @@ class StreamDefinition:
             raise InvalidValue(f"a time partition of {self.partition_seconds} s is too short", hint="at least 60s")
         if self.file and (not self.raw or self.keys or self.streamlets != 1):
             raise InvalidSchema("a file has a schema, keys or streamlets", hint="it has none, and one streamlet")
+        if self.file and self.ttl_seconds is not None:
+            raise InvalidValue(
+                f"{self.name} is a file, and a file has no ttl", hint="delete it, or truncate the stream"
+            )
         for key in self.keys:
             kind = self._field(key, "key").type
             if pa.types.is_nested(kind):

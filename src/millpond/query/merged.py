@@ -145,12 +145,12 @@ class MergedReader(StreamReader):
     def _holds_back(self) -> bool:
         return self._held is not None and len(self._held) > 0
 
-    def _read_live(self, heads: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
+    def _read_live(self, heads: Mapping[int, int], cutoff_micros: int | None) -> Iterator[pa.RecordBatch]:
         for streamlet, head in heads.items():
             lane = self._lanes.get(streamlet)
             if lane is None:
                 lane = self._lanes[streamlet] = _Lane(streamlet, self._position.get(streamlet, 0), head)
-            self._begin(lane, head)
+            self._begin(lane, head, cutoff_micros)
         while self._left != 0:
             lane = min((each for each in self._lanes.values() if each.batches), key=_known_to, default=None)
             if lane is None:
@@ -162,12 +162,18 @@ class MergedReader(StreamReader):
         if not self._holds_back and self._left != 0:
             self._position.update(self._read_to())
 
-    def _begin(self, lane: _Lane, head: int) -> None:
+    def _begin(self, lane: _Lane, head: int, cutoff_micros: int | None) -> None:
         lane.stop = max(lane.at, head)
         if lane.at < head:
             offsets = OffsetRange(lane.at, head)
             lane.batches = self._halves.read_range(
-                self._generation, lane.streamlet, offsets, self._reading, self._predicate, self._pace
+                self._generation,
+                lane.streamlet,
+                offsets,
+                self._reading,
+                self._predicate,
+                self._pace,
+                cutoff_micros=cutoff_micros,
             )
         else:
             lane.known_to = self._known_at
