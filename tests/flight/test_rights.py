@@ -21,6 +21,7 @@ FIELDS: dict[type, dict[str, Any]] = {
     ask.CreateToken: {"name": "n"},
     ask.RevokeToken: {"token": "n"},
     ask.CommitStaged: {"stages": ("a",)},
+    ask.ForgetStaged: {"prefix": "0123456789abcdef"},
     ask.BeginLoad: {"owner": "o"},
     ask.RenewLoad: {"load": "l"},
     ask.CommitLoad: {"load": "l", "version": 0, "report": ""},

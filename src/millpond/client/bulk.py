@@ -51,6 +51,9 @@ class RemoteBulk:
         ack: Ack = self._again(request, Ack) if producer else self._connection.ask(request, Ack)
         return ack
 
+    def forget_staged(self, prefix: str) -> None:
+        self._connection.ask(ask.ForgetStaged(self._stream.name, prefix, id=self._stream.id), None)
+
     def begin_load(self, owner: str, *, mark: str = "", number: int = 0) -> LoadTicket | None:
         request = ask.BeginLoad(self._stream.name, owner, mark, number, id=self._stream.id)
         ticket: LoadTicket | None = self._again(request, LoadTicket | None)

@@ -59,6 +59,13 @@ class Ingest:
             found = raw.fill_batch(found, now_micros)
         return route_batch(self.definition, found, self._turn)
 
+    def checked(self, batch: pa.RecordBatch, now_micros: int) -> pa.RecordBatch:
+        """A batch as `prepare` takes it in, whole: for writers whose rows have no streamlets."""
+        self._check_records()
+        found = decode(self._codec, batch, self._bytes_max)
+        assert isinstance(found, pa.RecordBatch)
+        return raw.fill_batch(found, now_micros) if self.definition.raw else found
+
     def _check_records(self) -> None:
         if self.definition.file:  # its events say which bytes they hold, which is known where they are appended alone
             raise InvalidInput(f"{self.definition.name} is a file", hint="pond.open_file(name, 'a') appends to it")

@@ -72,6 +72,9 @@ class StreamBulk:
         self._staging.forget(stages)
         return _joined(acks)
 
+    def forget_staged(self, prefix: str) -> None:
+        self._staging.forget_all(prefix)
+
     def begin_load(self, owner: str, *, mark: str = "", number: int = 0) -> LoadTicket | None:
         return self.loading.begin(owner, mark, number)
 

@@ -39,6 +39,7 @@ def bulk_calls(stream_of: Callable[[ask.Request], Stream]) -> Calls:
         ask.CommitStaged: lambda caller, request: stream_of(request).bulk.commit_staged(
             request.stages, producer=request.producer, sequence=request.sequence
         ),
+        ask.ForgetStaged: lambda caller, request: stream_of(request).bulk.forget_staged(request.prefix),
         ask.BeginLoad: lambda caller, request: stream_of(request).bulk.begin_load(
             request.owner, mark=request.mark, number=request.number
         ),

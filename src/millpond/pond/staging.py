@@ -122,6 +122,12 @@ class Staging:
             for stage in stages:
                 self._drop(stage)
 
+    def forget_all(self, prefix: str) -> None:
+        """Let go of all stages whose names begin like this: those of one job."""
+        with self._lock:
+            for stage in [name for name in self._stages if name.startswith(prefix)]:
+                self._drop(stage)
+
     @property
     def bytes(self) -> int:
         """How much is staged."""

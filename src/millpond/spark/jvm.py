@@ -49,6 +49,8 @@ SOURCES = (
     "MicroBatch",
     "PondSource",
     "PondProvider",
+    "PondSink",
+    "PondWriter",
     "Workshop",
 )
 # Found by Spark itself, by its name, so it must lie where Spark's class loader looks. All others see it, too.
@@ -68,6 +70,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.Dataset": ("where", "union"),
     "org.apache.spark.sql.ExperimentalMethods": ("extraOptimizations", "extraOptimizations_$eq"),
     "org.apache.spark.sql.SQLContext": (),
+    "org.apache.spark.sql.SaveMode": ("name",),
     "org.apache.spark.sql.catalyst.InternalRow": ("empty",),
     "org.apache.spark.sql.catalyst.expressions.Attribute": ("name",),
     "org.apache.spark.sql.catalyst.expressions.AttributeReference": ("name",),
@@ -95,6 +98,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.classic.SparkSession": (
         "baseRelationToDataFrame",
         "experimental",
+        "internalCreateDataFrame",
         "parseDataType",
         "sessionState",
         "sessionUUID",
@@ -121,6 +125,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.execution.datasources.PartitionDirectory": (),
     "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat": ("buildReaderWithPartitionValues",),
     "org.apache.spark.sql.execution.streaming.Offset": (),
+    "org.apache.spark.sql.execution.streaming.Sink": ("addBatch",),
     "org.apache.spark.sql.execution.streaming.Source": (
         "getBatch",
         "getOffset",
@@ -144,9 +149,12 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "org.apache.spark.sql.sources.BaseRelation": ("needConversion",),
     "org.apache.spark.sql.sources.CatalystScan": ("buildScan",),
+    "org.apache.spark.sql.sources.CreatableRelationProvider": ("createRelation",),
     "org.apache.spark.sql.sources.Filter": ("references",),
     "org.apache.spark.sql.sources.RelationProvider": ("createRelation",),
+    "org.apache.spark.sql.sources.StreamSinkProvider": ("createSink",),
     "org.apache.spark.sql.sources.StreamSourceProvider": ("createSource", "sourceSchema"),
+    "org.apache.spark.sql.streaming.OutputMode": (),
     "org.apache.spark.sql.types.DataType": ("fromJson",),
     "org.apache.spark.sql.util.CloseableIterator": ("close",),
     "org.apache.spark.unsafe.types.UTF8String": ("isValid",),

@@ -65,11 +65,11 @@ def _as_stream(batches: list[pa.RecordBatch]) -> bytes:
 def live_frame(spark: SparkSession, door: Door, tickets: Sequence[LiveTicket], schema: StructType) -> DataFrame:
     """What the tickets' tasks fetch. `schema`: the tickets' columns, as Spark has them."""
     encoded = [encode_ticket(ticket) for ticket in tickets]
-    _use_our_python(spark)
+    use_our_python(spark)
     return spark.range(0, len(encoded), 1, len(encoded)).mapInArrow(_reader(door, encoded), schema)
 
 
-def _use_our_python(spark: SparkSession) -> None:
+def use_our_python(spark: SparkSession) -> None:
     """In local mode executors are this machine: unless told otherwise, let them run the interpreter that has pyarrow
     (Spark's own default is whatever `python3` the PATH finds, which in a virtual environment need not be it)."""
     context = spark.sparkContext

@@ -1,4 +1,5 @@
-"""`format("millpond")` in Spark: what `java/PondProvider.java` asks of us when a stream is loaded.
+"""`format("millpond")` in Spark: what `java/PondProvider.java` asks of us when a stream is loaded, and
+`java/PondWriter.java` when one is written to.
 
 One function serves a whole JVM, whatever its sessions: each question says from which session it comes.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from millpond.errors import MillpondError
 from millpond.model.schema import stored_schema
@@ -16,14 +17,17 @@ from millpond.spark.jvm import Callback, Java, session_of
 from millpond.spark.planner import planner_of
 from millpond.spark.ponds import keep_stream, open_stream
 from millpond.spark.schema import spark_schema
+from millpond.spark.sink import StreamSink
 from millpond.spark.source import StreamSource
 from millpond.spark.source_options import WHERE, check_names, read_options, read_where
+from millpond.spark.write_options import read_write_options
+from millpond.spark.writer import write_frame
 
 logger = logging.getLogger(__name__)
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("millpond")` known to this Spark, for reading streams and for reading them as they grow. Attaching a
+    """Make `format("millpond")` known to this Spark, for reading and writing streams, also as they grow. Attaching a
     pond does it, too; once per process is enough."""
     planner_of(spark).jvm.serve(Callback(answer))
 
@@ -37,6 +41,12 @@ def answer(question: str, asking: Java) -> Any:
                 return _schema(options)
             case "source":
                 return _source(spark, options)
+            case "write":
+                write_frame(DataFrame(asking[3], spark), read_write_options(options), asking[2])
+                return None
+            case "sink":
+                sink = StreamSink(spark, read_write_options(options), asking[2], asking[3])
+                return planner_of(spark).jvm.workshop.function(Callback(sink.answer))
             case "relation":
                 check_names(options, WHERE)
                 return planner_of(spark).relation(keep_stream(read_where(options)))

@@ -44,6 +44,10 @@ class Bulk(Protocol):
         """Append what was put under these names, all at once. With a producer and a sequence a retry is recognised."""
         ...
 
+    def forget_staged(self, prefix: str) -> None:
+        """Let go of everything that is staged under names that begin like this."""
+        ...
+
     def begin_load(self, owner: str, *, mark: str = "", number: int = 0) -> LoadTicket | None:
         """Begin a load; one of a stream at a time. `owner`: who loads; what the same one began before is given up. With
         a mark and a number that goes upwards, None is the answer if that number was loaded before."""

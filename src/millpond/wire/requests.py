@@ -176,6 +176,14 @@ class CommitStaged(StreamRequest, frozen=True, tag="commit-staged"):
     sequence: Count | None = None
 
 
+class ForgetStaged(StreamRequest, frozen=True, tag="forget-staged"):
+    """-> nothing. Let go of stages whose names begin with `prefix`, which is long enough to be nobody else's."""
+
+    right: ClassVar[Right | None] = "write"
+
+    prefix: Annotated[str, msgspec.Meta(min_length=16, max_length=200)]
+
+
 class BeginLoad(StreamRequest, frozen=True, tag="begin-load"):
     """-> `LoadTicket | None`. Begin to load straight into the archive; see `wire.bulk`."""
 
@@ -300,6 +308,7 @@ Call = (
     | Explain
     | Vacuum
     | CommitStaged
+    | ForgetStaged
     | BeginLoad
     | RenewLoad
     | CommitLoad

@@ -72,7 +72,7 @@ public class PondProvider implements StreamSourceProvider, RelationProvider {
   }
 
   /** Names and values in turn, parted by NUL. */
-  private static String text(Map options) {
+  public static String text(Map options) {
     StringBuilder out = new StringBuilder();
     for (scala.collection.Iterator each = options.iterator(); each.hasNext();) {
       Tuple2 pair = (Tuple2) each.next();

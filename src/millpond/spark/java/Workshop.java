@@ -67,6 +67,9 @@ public class Workshop {
     PondProvider provider = new PondProvider(opening);
     millpond.DefaultSource.streams = provider;
     millpond.DefaultSource.relations = provider;
+    PondWriter writer = new PondWriter(opening);
+    millpond.DefaultSource.writers = writer;
+    millpond.DefaultSource.sinks = writer;
   }
 
   /** A Python function as an object of the JVM, for Python to answer with. */
