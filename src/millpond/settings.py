@@ -51,6 +51,10 @@ class Settings:
     )
     small_object_bytes: int = _setting(32_000_000, "Objects under this are merged in the background.")
     retry_seconds_max: float = _setting(60.0, "The longest pause between attempts of a failing settle.", low=0.01)
+    pin_seconds: float = _setting(
+        300.0,
+        "How long settled records stay in memory for groups that have not processed them; 0: not at all.",
+    )
     streams_max: int = _setting(100_000, "Streams in a pond.", low=1)
     journal_clean_ratio: float = _setting(0.25, "A journal file with less live data is copied forward and removed.")
 

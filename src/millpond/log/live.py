@@ -56,10 +56,11 @@ class LiveStream:
         """It is as it was found: what comes from now on is counted."""
         self._opened_rows, self._opened_bytes = sum(s.head for s in self.streamlets), self.appended_bytes
 
-    def figures(self) -> StreamFigures:
-        """How much was appended since it was opened, and what it holds."""
+    def figures(self, settled: Mapping[int, int]) -> StreamFigures:
+        """How much was appended since it was opened, and what it holds beyond what has settled."""
         with self._lock:
-            held = [(s.segments[0], s.start) for s in self.streamlets if s.segments]
+            live = [(s, max(s.start, settled.get(s.number, 0))) for s in self.streamlets]
+            held = [(next(x for x in s.segments if x.end > at), at) for s, at in live if s.head > at]
             return StreamFigures(
                 self.appends,
                 sum(s.head for s in self.streamlets) - self._opened_rows,

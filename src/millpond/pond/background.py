@@ -50,6 +50,7 @@ class Background:
             try:
                 if stream.settling.due():
                     stream.settling.settle()
+                stream.settling.unpin()
             except StreamNotFound:
                 continue  # dropped meanwhile
             except MillpondError as error:

@@ -20,6 +20,7 @@ from millpond.errors import MillpondError
 from millpond.log.engine import LogEngine, SegmentInfo
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange, ranges_between
+from millpond.pond.pins import Processed
 from millpond.pond.settling import Settling
 from millpond.query import Halves
 from millpond.wire.status import DropState
@@ -34,8 +35,6 @@ _NEVER = 2**62
 
 # Puts a discard on record: action and detail.
 Record = Callable[[str, str], None]
-# What every consumer group of a stream has processed, per streamlet; None if it has no groups.
-Processed = Callable[[int], Mapping[int, int] | None]
 
 
 class Expiry:

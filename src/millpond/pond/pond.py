@@ -257,7 +257,7 @@ class Pond(ConsumerFace, WithFiles):
 
     def _processed(self, stream_id: int) -> Mapping[int, int] | None:
         """What every consumer group of a stream has processed; None if it has no groups."""
-        return None
+        return self.coordinator.pins(stream_id) or None
 
     def _record(self, op: str, definition: StreamDefinition) -> None:
         """Put a change on record, durably, and let it take effect in the catalog."""

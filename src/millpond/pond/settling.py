@@ -2,7 +2,8 @@
 
 The order is what makes it safe at every step: the journal is synced through what settles (I3), the archive makes the
 records and the new boundary visible in one synced commit, and after that the log lets go. A failure leaves the records
-where they were; the next attempt starts from whatever boundary the archive has.
+where they were; the next attempt starts from whatever boundary the archive has. What consumer groups are about to read
+stays a little longer (`pins`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from millpond.errors import InvalidValue, MillpondError, SettleFailed
 from millpond.log.engine import LogEngine
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange, ranges_between
+from millpond.pond.pins import Pins
 from millpond.settings import Settings
 from millpond.telemetry import StreamTelemetry, Telemetry
 from millpond.wire.status import SettleState
 
 RETRY_SECONDS_FIRST = 1.0
+# Between two looks at what is pinned: letting go looks through the journal's files.
+UNPIN_SECONDS = 1.0
 
 
 class Settling:
@@ -39,8 +43,10 @@ class Settling:
         settings: Settings,
         telemetry: Telemetry,
         own: StreamTelemetry,
+        pins: Pins,
     ) -> None:
         """`own`: what is measured of this stream, beside `telemetry`, which is the pond's."""
+        self._pins = pins
         self._telemetry, self._own = telemetry, own
         self.definition = definition
         self._log, self._archive, self._clock = log, archive, clock
@@ -48,7 +54,7 @@ class Settling:
         self.alone = threading.Lock()  # whoever moves the boundary holds it
         self._settled_bytes = 0  # of those appended
         self._waiting_since: float | None = None
-        self._retry_at = float("-inf")
+        self._retry_at = self._unpin_at = float("-inf")
         self.state = SettleState()
 
     def due(self) -> bool:
@@ -100,8 +106,24 @@ class Settling:
             report = self._archive.settle(
                 start, {**start, **stop}, self._batches(ranges), object_bytes=self._settings.block_bytes
             )
-        self._log.release(stream_id, self._archive.snapshot().boundary)
+        self._pins.settled(self._archive.snapshot().boundary)
+        self._let_go()
         return report
+
+    def _let_go(self) -> None:
+        """Of what has settled and is not pinned."""
+        stream_id = self.definition.id
+        self._log.release(stream_id, self._pins.floor(stream_id, self._archive.snapshot().boundary))
+
+    def unpin(self) -> None:
+        """Let go of what is no longer pinned, if it is time to look."""
+        now = self._clock.monotonic_seconds()
+        if self._pins.held and now >= self._unpin_at and self.alone.acquire(blocking=False):
+            try:
+                self._unpin_at = now + UNPIN_SECONDS
+                self._let_go()
+            finally:
+                self.alone.release()
 
     def _batches(self, ranges: dict[int, OffsetRange]) -> Iterator[pa.RecordBatch]:
         for streamlet, offsets in ranges.items():

@@ -26,8 +26,9 @@ from millpond.model.definition import Durability, StreamDefinition, check_durabi
 from millpond.model.units import Duration, Size
 from millpond.pond.bulk import StreamBulk
 from millpond.pond.direct_way import DirectWay
-from millpond.pond.expiry import Expiry, Processed
+from millpond.pond.expiry import Expiry
 from millpond.pond.loading import Loading
+from millpond.pond.pins import Pins, Processed
 from millpond.pond.settling import Settling
 from millpond.pond.staging import Staging
 from millpond.query import Halves, QueryReport, ReadMeter, SegmentListing, Snapshot, Start, StreamReader, Where
@@ -64,7 +65,8 @@ class Stream:
         self._take_in(definition)
         self.halves = Halves(lambda: self.definition, log, archive, clock)
         self.file = ByteFile(self.halves, clock, settings.append_bytes_max)
-        self.settling = Settling(definition, log, archive, clock, settings, telemetry, self.telemetry)
+        pins = Pins(log, clock, settings, processed)
+        self.settling = Settling(definition, log, archive, clock, settings, telemetry, self.telemetry, pins)
         loading = Loading(lambda: self.definition, archive, clock, settings)
         self.bulk = StreamBulk(self, loading, staging, clock, lambda rows: self._prepare(rows, "", None, None))
         self.expiry = Expiry(
@@ -326,6 +328,8 @@ class Stream:
         definition = self.definition
         snapshot = self.snapshot()
         objects = snapshot.settled.objects
+        held = self._log.segments(definition.id)
+        pinned = sum(each.bytes for each in held if each.offsets.stop <= snapshot.boundary.get(each.streamlet, 0))
         return StreamStatus(
             name=definition.name,
             id=definition.id,
@@ -336,12 +340,13 @@ class Stream:
             head=dict(snapshot.heads),
             rows_live=sum(len(offsets) for offsets in snapshot.live.values()),
             rows_settled=int(np.maximum(objects.rows, 0).sum()),  # -1 where nobody knows
-            bytes_live=self._log.bytes_live(definition.id),
+            bytes_live=self._log.bytes_live(definition.id) - pinned,
             bytes_settled=int(objects.sizes.sum()),
             objects=len(objects),
             version=snapshot.version,
             settling=self.settling.state,
             warnings=snapshot.settled.warnings,
+            bytes_pinned=pinned,
             ttl_seconds=definition.ttl_seconds,
             dropping=self.expiry.state,
         )

@@ -110,7 +110,7 @@ def _numbers(pond: Pond, status: StreamStatus, now_micros: int) -> Numbers:
     stream = pond.stream(status.name)
     if stream.definition.id != status.id:
         raise StreamNotFound(f"stream {status.name!r} was dropped", hint="another one has its name now")
-    figures, telemetry = pond.log.figures(status.id), stream.telemetry
+    figures, telemetry = pond.log.figures(status.id, status.boundary), stream.telemetry
     values = _values(status, figures, telemetry)
     if stream.definition.settle is not None:
         oldest = figures.oldest_micros

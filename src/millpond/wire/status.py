@@ -48,7 +48,7 @@ class DropState:
 class StreamStatus:
     """One stream: where it begins to be live, where it ends, how much of it is where, and how settling goes. Rows,
     bytes and objects are those that are held: expired ones count until they are dropped, although no read gives them.
-    """
+    `bytes_pinned` has settled and is still in memory, for consumer groups that have not processed it."""
 
     name: str
     id: int
@@ -65,6 +65,7 @@ class StreamStatus:
     version: int
     settling: SettleState
     warnings: tuple[str, ...] = ()
+    bytes_pinned: int = 0
     ttl_seconds: float | None = None
     dropping: DropState = DropState()
 

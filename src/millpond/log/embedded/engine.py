@@ -307,9 +307,9 @@ class EmbeddedLog:
     def appended_bytes(self, stream_id: int) -> int:
         return self._stream(stream_id).appended_bytes
 
-    def figures(self, stream_id: int) -> StreamFigures:
-        """A stream in numbers."""
-        return self._stream(stream_id).figures()
+    def figures(self, stream_id: int, settled: Mapping[int, int] = NOTHING) -> StreamFigures:
+        """A stream in numbers; `settled`: its boundary."""
+        return self._stream(stream_id).figures(settled)
 
     @property
     def settings(self) -> Settings:
