@@ -17,6 +17,7 @@ import msgspec
 
 from millpond.model.schema import COLUMNS_MAX
 from millpond.wire.access import Right
+from millpond.wire.group_requests import GroupCall, PollGroup
 from millpond.wire.request_base import (
     Column,
     Columns,
@@ -319,6 +320,7 @@ Call = (
     | FindEnd
     | LockFile
     | UnlockFile
+    | GroupCall
     | CreateToken
     | ListTokens
     | RevokeToken
@@ -373,7 +375,7 @@ class Audit(Request, frozen=True, tag="audit"):
     right: ClassVar[Right | None] = "admin"
 
 
-Fetch = Scan | Get | ReadSegment | Objects | Audit
+Fetch = Scan | Get | ReadSegment | Objects | Audit | PollGroup
 
 
 # Records from a place on, and records in.
