@@ -17,7 +17,6 @@ from millpond.query import StreamReader
 # What only the process that has the pond open can do.
 INNER = {
     "log",
-    "group_desk",
     "prepare",
     "telemetry",
     "archive",

@@ -11,11 +11,13 @@ import pytest
 from pyarrow import flight
 
 from millpond.errors import Forbidden, Unauthenticated
+from millpond.wire import group_requests as group
 from millpond.wire import requests as ask
 from millpond.wire.access import RIGHTS
 from millpond.wire.ticket import LiveTicket, encode_ticket
 from tests.flight.conftest import SCHEMA, STREAM, Node, options, readings, told
 
+MEMBER = {"group": "g", "instance": "i", "epoch": 1}
 # What a request needs beside its stream.
 FIELDS: dict[type, dict[str, Any]] = {
     ask.CreateToken: {"name": "n"},
@@ -26,6 +28,17 @@ FIELDS: dict[type, dict[str, Any]] = {
     ask.RenewLoad: {"load": "l"},
     ask.CommitLoad: {"load": "l", "version": 0, "report": ""},
     ask.AbortLoad: {"load": "l"},
+    group.JoinGroup: {"group": "g", "instance": "i"},
+    group.PollGroup: MEMBER,
+    group.CommitGroup: MEMBER | {"number": 1},
+    group.AbortGroup: MEMBER | {"number": 1},
+    group.RenewMember: MEMBER,
+    group.LeaveGroup: MEMBER,
+    group.SeekGroup: MEMBER | {"to": "latest"},
+    group.DescribeGroup: {"group": "g"},
+    group.ResetGroup: {"group": "g", "to": "latest"},
+    group.DeleteGroup: {"group": "g"},
+    group.CommitTransaction: {"stages": (), "streams": (), "producer": "p", "sequence": 1},
     ask.Get: {"key": "m-1"},
     ask.ReadSegment: {"segment": "x"},
 }

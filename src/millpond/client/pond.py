@@ -15,10 +15,13 @@ import pyarrow as pa
 
 from millpond.client.connection import Connection
 from millpond.client.files import ServedFile
+from millpond.client.groups import RemoteGroupDesk
 from millpond.client.served import StreamForSpark
 from millpond.client.stream import RemoteStream
 from millpond.client.tokens import RemoteTokens
 from millpond.client.watch import Listing, Watch
+from millpond.consume.face import ConsumerFace
+from millpond.consume.protocol import GroupDesk
 from millpond.errors import Forbidden, MillpondError
 from millpond.files import WithFiles
 from millpond.ingest.producer import Producer
@@ -36,7 +39,7 @@ DEFAULT_SETTLE = Settle()
 Progress = Callable[[str, int, int], None]
 
 
-class RemotePond(WithFiles):
+class RemotePond(ConsumerFace, WithFiles):
     """Made by `millpond.connect`. Thread-safe; a context manager that closes it."""
 
     def __init__(self, connection: Connection, node: Node) -> None:
@@ -45,6 +48,7 @@ class RemotePond(WithFiles):
         self._streams: dict[str, RemoteStream] = {}
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         self._watch = Watch(self._listing)
+        self._groups = RemoteGroupDesk(connection, self.stream)
 
     # Streams.
 
@@ -169,6 +173,10 @@ class RemotePond(WithFiles):
                 known = RemoteStream(self._connection, self.id, info.name, info.id, self._producers.add)
                 self._streams[info.name] = known
             return known
+
+    def group_desk(self) -> GroupDesk:
+        """Where consumer groups are kept."""
+        return self._groups
 
     # For Spark.
 

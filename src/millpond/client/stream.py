@@ -153,20 +153,28 @@ class RemoteStream:
         request = ask.Append(
             self._name, id=self.id, producer=producer, sequence=numbered(producer, sequence), durability=chosen
         )
+        return self._append(request, rows)[0]
+
+    def stage(self, rows: Any, stage: str) -> int:
+        """Have the node check records and hold them for a commit that names `stage`; how many."""
+        return self._append(ask.Append(self._name, id=self.id, stage=stage), rows)[1]
+
+    def _append(self, request: ask.Append, rows: Any) -> tuple[Ack, int]:
+        """The answer, and how many rows there were. A schema that has changed since is found out by a misfit."""
         ingest = self._ingest(newer=False)
         try:
-            return self._append(request, ingest, rows)
+            return self._send(request, ingest, rows)
         except (InvalidRecord, InvalidSchema):
             newer = self._ingest(newer=True)
             if newer is ingest:
                 raise
-            return self._append(request, newer, rows)
+            return self._send(request, newer, rows)
 
-    def _append(self, request: ask.Append, ingest: Ingest, rows: Any) -> Ack:
+    def _send(self, request: ask.Append, ingest: Ingest, rows: Any) -> tuple[Ack, int]:
         batch = ingest.to_batch(rows)
         if not batch.num_rows:
-            return Ack({}, check_durability(request.durability or ingest.definition.durability))
-        return self._connection.link.append(request, batch)
+            return Ack({}, check_durability(request.durability or ingest.definition.durability)), 0
+        return self._connection.link.append(request, batch), batch.num_rows
 
     def producer(
         self,

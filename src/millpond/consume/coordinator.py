@@ -246,6 +246,7 @@ class Coordinator:
             appends.append(dead.append)
             durabilities.append(dead.durability)
         if outputs is not None:
+            outputs.make_ready()
             appends += outputs.appends
             durabilities += outputs.durabilities
         who = {"producer": state.producer, "sequence": commit.number} if commit.number else {}
@@ -276,6 +277,7 @@ class Coordinator:
     def append_all(self, outputs: Outputs, producer: str, sequence: int) -> tuple[Ack, ...]:
         """See `GroupDesk`."""
         held = buffered(outputs)
+        held.make_ready()
         full = [append for append in held.appends if append.parts]
         if not full:
             return tuple(Ack({}, durability) for durability in held.durabilities)

@@ -34,6 +34,9 @@ class Buffered:
         self.appends.append(append)
         self.durabilities.append(durability)
 
+    def make_ready(self) -> None:
+        """Called once it is certain that what it holds will be appended, and before anybody looks at it."""
+
     def discard(self) -> None:
         self.appends.clear()
         self.durabilities.clear()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from types import TracebackType
 
+import msgspec
 import pyarrow as pa
 from pyarrow import flight
 
@@ -40,7 +41,6 @@ _CHANNEL = [
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
-_Key = tuple[str, int | None, str, str | None]
 
 
 class FlightLink:
@@ -75,7 +75,7 @@ class FlightLink:
                 f"not a Flight location: {location!r} ({error})", hint="grpc://host:port, or grpc+tls://host:port"
             ) from None
         self._lock = threading.Lock()
-        self._kept: list[tuple[_Key, Put, float]] = []  # and since when; the longest first
+        self._kept: list[tuple[Append, Put, float]] = []  # and since when; the longest first
         self._sweeping: threading.Thread | None = None
         self._closed = False
         self._closing = threading.Event()
@@ -137,7 +137,7 @@ class FlightLink:
     def append(self, request: Append, batch: pa.RecordBatch) -> Ack:
         """Append one batch, and wait for its acknowledgement. An `Unavailable` leaves open whether it was kept: with a
         producer and a sequence it may be sent again."""
-        key = (request.stream, request.id, request.producer, request.durability)
+        key = msgspec.structs.replace(request, sequence=None)
         put = self._take_put(key, batch.schema) or self.put(request)
         try:
             within(self._timeout_seconds, self._location, lambda: put.write(batch, request.sequence))
@@ -145,7 +145,10 @@ class FlightLink:
         except BaseException:
             put.abandon()
             raise
-        self._keep(key, put)
+        if request.stage is None:
+            self._keep(key, put)
+        else:  # nobody puts to the same stage again
+            put.abandon()
         return ack
 
     def put(self, request: Append) -> Put:
@@ -160,7 +163,7 @@ class FlightLink:
 
     # Puts that wait for the next append.
 
-    def _take_put(self, key: _Key, schema: pa.Schema) -> Put | None:
+    def _take_put(self, key: Append, schema: pa.Schema) -> Put | None:
         with self._lock:
             self._kept = [each for each in self._kept if each[1].usable]
             for index, (kept, put, _) in reversed(list(enumerate(self._kept))):
@@ -169,7 +172,7 @@ class FlightLink:
                     return put if put.usable else None
         return None
 
-    def _keep(self, key: _Key, put: Put) -> None:
+    def _keep(self, key: Append, put: Put) -> None:
         with self._lock:
             spare = put
             if not self._closed:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from millpond.archive.load import Load, LoadReport
-from millpond.clock import Clock
 from millpond.errors import InvalidValue
 from millpond.log.engine import Ack, Part
 from millpond.model.definition import StreamDefinition
@@ -30,11 +29,10 @@ class StreamBulk:
         stream: Stream,
         loading: Loading,
         staging: Staging,
-        clock: Clock,
         prepare: Callable[[Any], tuple[list[Part], dict[str, Any]]],
     ) -> None:
         """`prepare`: what an append does before it comes to the log."""
-        self._stream, self._staging, self._clock, self._prepare = stream, staging, clock, prepare
+        self._stream, self._staging, self._prepare = stream, staging, prepare
         self.loading = loading
 
     @property
@@ -65,7 +63,7 @@ class StreamBulk:
             raise InvalidValue(
                 f"records of another stream are staged for {definition.name}", hint="commit each stream's own stages"
             )
-        appends = self._staging.take(stages, self._clock.now_micros())
+        appends = self._staging.take(stages)
         if not appends:
             return Ack({}, definition.durability)
         acks = log.append_together(appends, durability=definition.durability, producer=producer, sequence=sequence or 0)

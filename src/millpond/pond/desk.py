@@ -29,6 +29,7 @@ from millpond.pond.bounds import Bounds
 from millpond.pond.bulk_desk import bulk_calls, stage
 from millpond.pond.file_calls import file_calls
 from millpond.pond.gate import Gate
+from millpond.pond.group_desk import GroupRequests
 from millpond.pond.watched import WatchedReader
 from millpond.query import Where, parse_start, parse_value
 from millpond.query.snapshot import Snapshot
@@ -36,6 +37,7 @@ from millpond.wire import requests as ask
 from millpond.wire.access import Caller, check
 from millpond.wire.answers import MARK, Counted, DropPlan, Node, SettlePlan, SnapshotMark, StreamInfo
 from millpond.wire.desk import Batches, Intake, PatientReader
+from millpond.wire.group_requests import PollGroup
 from millpond.wire.live import live_batches
 from millpond.wire.ticket import LiveTicket
 
@@ -82,13 +84,15 @@ class PondDesk:
             ask.ListTokens: lambda caller, request: gate.tokens(),
             ask.RevokeToken: lambda caller, request: gate.revoke(request.token),
         }
-        self._calls |= bulk_calls(self._stream)
+        groups = GroupRequests(pond, self._stream)
+        self._calls |= bulk_calls(self._stream) | groups.calls()
         self._fetches: dict[type[ask.Request], Callable[[Any], Batches]] = {
             ask.Scan: self._scan,
             ask.Get: self._get,
             ask.ReadSegment: self._read_segment,
             ask.Objects: self._objects,
             ask.Audit: lambda request: _whole(pond.audit()),
+            PollGroup: groups.poll,
         }
 
     # Who calls, and whether they may.

@@ -94,7 +94,7 @@ class Staging:
             found.puts.append(_Put(stream_id, schema_version, held))
             found.bytes += size
 
-    def take(self, stages: Sequence[str], now_micros: int) -> list[StreamAppend]:
+    def take(self, stages: Sequence[str]) -> list[StreamAppend]:
         """What the stages hold, in their order, an append for each put. They stay until they are forgotten.
         `TransactionOver` if one is not there."""
         with self._lock:
@@ -106,8 +106,9 @@ class Staging:
                     hint="stages go with a restart, or when nothing is put to them for staged_seconds: write again",
                 )
             puts = [put for stage in stages for put in self._stages[stage].puts]
+        now = self._clock.now_micros()
         return [
-            StreamAppend(put.stream_id, [each.read(self._storage) for each in put.held], now_micros, put.schema_version)
+            StreamAppend(put.stream_id, [each.read(self._storage) for each in put.held], now, put.schema_version)
             for put in puts
         ]
 

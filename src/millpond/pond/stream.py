@@ -68,7 +68,7 @@ class Stream:
         pins = Pins(log, clock, settings, processed)
         self.settling = Settling(definition, log, archive, clock, settings, telemetry, self.telemetry, pins)
         loading = Loading(lambda: self.definition, archive, clock, settings)
-        self.bulk = StreamBulk(self, loading, staging, clock, lambda rows: self._prepare(rows, "", None, None))
+        self.bulk = StreamBulk(self, loading, staging, lambda rows: self._prepare(rows, "", None, None))
         self.expiry = Expiry(
             self.halves, self.settling, clock, lambda action, detail: record(action, self._name, detail), processed
         )

@@ -131,10 +131,11 @@ class Replay(StreamRequest, frozen=True, kw_only=True, tag="replay"):
 
 
 class CommitTransaction(Request, frozen=True, kw_only=True, tag="commit-transaction"):
-    """-> `list[Ack]`. What was staged for any streams is appended, all or none, once per producer and sequence. Takes
-    the right to write to each of them."""
+    """-> `list[Ack]`. What was staged for any streams is appended, all or none, once per producer and sequence.
+    `streams`: whose each stage is. Takes the right to write to each of them."""
 
     stages: Stages
+    streams: Annotated[tuple[Name, ...], msgspec.Meta(max_length=10_000)]
     producer: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     sequence: Count
 
