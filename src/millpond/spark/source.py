@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from millpond.errors import InvalidValue, MillpondError, OffsetGone
 from millpond.model.offsets import OffsetRange, ranges_between
-from millpond.spark.admission import records_of_bytes, shares, waiting
+from millpond.spark.admission import ends_within, records_of_bytes, waiting
 from millpond.spark.jvm import Callback, Java
 from millpond.spark.place import Place
 from millpond.spark.planner import OPTIONS, PinnedScan, SessionPlanner
@@ -98,11 +98,10 @@ class StreamSource:
         self, definition: StreamDefinition, snapshot: Snapshot, ranges: Mapping[int, OffsetRange]
     ) -> dict[int, int]:
         options = self._options
-        waits = waiting(snapshot.settled, definition.streamlets, ranges)
         limits = [] if options.records_max is None else [options.records_max]
         if options.bytes_max is not None:
             live = sum(len(offsets.intersect(_from(snapshot.boundary.get(s, 0)))) for s, offsets in ranges.items())
-            settled = sum(wait.records for wait in waits.values()) - live
+            settled = sum(waiting(snapshot, definition, ranges).values()) - live
             status = self._opened.stream.status()
             limits.append(
                 records_of_bytes(
@@ -112,7 +111,7 @@ class StreamSource:
                     status.bytes_live / max(1, status.rows_live),
                 )
             )
-        return shares(waits, min(limits)) if limits else {}
+        return ends_within(min(limits), snapshot, definition, ranges) if limits else {}
 
     def _up_to_now(self, text: str) -> str:
         self._until = dict(self._stream.snapshot().heads)
@@ -122,7 +121,8 @@ class StreamSource:
         """How many records the query has not read yet."""
         at, newest = map(Place.parse, text.split("\0"))
         begin = at.offsets if at.generation == newest.generation else {}
-        return str(sum(map(len, ranges_between(begin, newest.offsets).values())))
+        ranges = ranges_between(begin, newest.offsets)
+        return str(sum(waiting(self._stream.snapshot(), self._stream.definition, ranges).values()))
 
     # What a batch holds.
 

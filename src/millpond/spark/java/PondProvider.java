@@ -1,8 +1,6 @@
 package millpond.spark;
 
-import java.lang.ref.WeakReference;
-import java.util.ArrayDeque;
-import java.util.Iterator;
+import java.util.HashMap;
 import java.util.function.BiFunction;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.classic.SparkSession;
@@ -18,13 +16,16 @@ import scala.collection.immutable.Map;
 
 /** Makes sources and relations for format("millpond"): options go to Python, which answers with what it takes to make one. */
 public class PondProvider implements StreamSourceProvider, RelationProvider {
-  /** How many frames may be loaded and not yet started before the oldest one's schema is looked up anew. */
+  /** How many sets of options are remembered: those of queries that are started soon after they are loaded. */
   private static final int LOADED_MAX = 256;
 
   /** Python: (question, session and options) gives a schema as JSON, what steers a source, or a relation. */
   private final BiFunction opening;
-  /** What was said of the schema when a frame was loaded: its query keeps it, also if columns are added meanwhile. */
-  private final ArrayDeque loaded = new ArrayDeque();
+  /**
+   * The schema that a frame with such options was loaded with last: its query keeps it, also if columns are added before
+   * it is started. Spark refuses to start an older frame, whose columns are fewer.
+   */
+  private final HashMap loaded = new HashMap();
 
   public PondProvider(BiFunction opening) {
     this.opening = opening;
@@ -36,14 +37,17 @@ public class PondProvider implements StreamSourceProvider, RelationProvider {
     }
     StructType found = current(context, options);
     synchronized (loaded) {
-      loaded.addFirst(new Object[] {new WeakReference(options), found});
-      if (loaded.size() > LOADED_MAX) loaded.removeLast();
+      if (loaded.size() >= LOADED_MAX) loaded.clear();
+      loaded.put(options, found);
     }
     return new Tuple2("millpond", found);
   }
 
   public Source createSource(SQLContext context, String checkpoint, Option schema, String name, Map options) {
-    StructType found = asLoaded(options);
+    StructType found;
+    synchronized (loaded) {
+      found = (StructType) loaded.get(options);
+    }
     if (found == null) found = current(context, options);
     BiFunction steering = (BiFunction) ask(context, "source", options);
     return new PondSource((SparkSession) context.sparkSession(), found, checkpoint, steering);
@@ -55,16 +59,6 @@ public class PondProvider implements StreamSourceProvider, RelationProvider {
 
   private StructType current(SQLContext context, Map options) {
     return (StructType) DataType.fromJson((String) ask(context, "schema", options));
-  }
-
-  private StructType asLoaded(Map options) {
-    synchronized (loaded) {
-      for (Iterator each = loaded.iterator(); each.hasNext();) {
-        Object[] pair = (Object[]) each.next();
-        if (((WeakReference) pair[0]).get() == options) return (StructType) pair[1];
-      }
-    }
-    return null;
   }
 
   private Object ask(SQLContext context, String question, Map options) {
