@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from millpond.errors import InvalidValue, MillpondError, OffsetGone
 from millpond.model.offsets import OffsetRange, ranges_between
 from millpond.spark.admission import ends_within, records_of_bytes, waiting
+from millpond.spark.group_position import GroupPosition
 from millpond.spark.jvm import Callback, Java
 from millpond.spark.place import Place
 from millpond.spark.planner import OPTIONS, PinnedScan, SessionPlanner
@@ -37,9 +38,12 @@ class StreamSource:
         self._stream = opened.served
         self._until: Mapping[int, int] | None = None  # the heads when AvailableNow began
         self._last: Snapshot | None = None
+        self._group = None
+        if options.group is not None:
+            self._group = GroupPosition(opened.pond, self._stream.name, options.group)
         self._questions = {
-            "start": lambda text: self._start().text,
-            "began": lambda text: self._checked(Place.parse(text)).text,
+            "start": lambda text: self._begun(self._start()),
+            "began": lambda text: self._begun(self._checked(Place.parse(text))),
             "latest": lambda text: self._latest(text, limited=False),
             "latest within limits": lambda text: self._latest(text, limited=True),
             "up to now": self._up_to_now,
@@ -77,6 +81,11 @@ class StreamSource:
                     hint="offsets mean records of one pond, stream and generation only",
                 )
         return place
+
+    def _begun(self, place: Place) -> str:
+        if self._group is not None:
+            self._group.make(place.offsets)
+        return place.text
 
     def _latest(self, text: str, *, limited: bool) -> str:
         """Where the next batch ends, and where the stream does."""
@@ -208,6 +217,9 @@ class StreamSource:
     # What is done with what was processed.
 
     def _commit(self, text: str) -> str:
+        place = Place.parse(text)
+        if self._group is not None and place.generation == self._stream.definition.generation:
+            self._group.move(place.offsets)
         return ""
 
     def _stop(self, text: str) -> str:

@@ -64,6 +64,7 @@ public class Workshop {
 
   /** Let format("millpond") work in this JVM. */
   public void serve(BiFunction opening) {
+    if (millpond.DefaultSource.streams != null) return; // what a provider remembers of frames outlives who asks again
     PondProvider provider = new PondProvider(opening);
     millpond.DefaultSource.streams = provider;
     millpond.DefaultSource.relations = provider;
