@@ -11,6 +11,7 @@ import pytest
 
 import millpond
 from millpond.pond.tokens import TokenGate
+from millpond.serve.handlers import HANDLERS
 from millpond.serve.routes import ROUTES, Route
 from millpond.wire.access import RIGHTS
 from millpond.wire.requests import CreateToken
@@ -56,6 +57,10 @@ def asked(client: httpx.Client, route: Route, headers: dict[str, str], stream: s
     content = json.dumps(body[route.handler]).encode() if route.handler in body else b""
     headers = headers | {"content-type": "application/json"}
     return client.request(route.method, path_of(route, stream), params=query, content=content, headers=headers)
+
+
+def test_every_route_has_a_handler() -> None:
+    assert {route.handler for route in ROUTES} == set(HANDLERS)
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")

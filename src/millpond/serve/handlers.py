@@ -372,6 +372,6 @@ HANDLERS: dict[str, Handler] = {
     for handler in (
         healthz, readyz, metrics, about, pond_status, audit, verify, list_tokens, create_token, revoke_token,
         list_streams, create, describe, alter, drop, append, read, scan, get, count, explain, segments, stream_status,
-        settle,
+        settle, vacuum,
     )
 }  # fmt: skip
