@@ -27,6 +27,9 @@ PATIENCE_MILLISECONDS = 30_000
 START_SECONDS = 120
 STOP_SECONDS = 60
 
+# What the page of a stream meets when it is dropped: its tail is cut, and what it asked meanwhile is not found.
+GONE = "ERR_INCOMPLETE_CHUNKED|status of 404"
+
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)")
 _LISTEN = """
 window.violations = [];

@@ -10,7 +10,7 @@ import pyarrow as pa
 from playwright.sync_api import Locator, Page, expect
 
 import millpond
-from tests.console.conftest import OpenPage, Served
+from tests.console.conftest import GONE, OpenPage, Served
 
 
 def row(page: Page, stream: str) -> Locator:
@@ -92,7 +92,7 @@ def test_a_thousand_streams_are_found_at_once(
 ) -> None:
     with millpond.open(tmp_path / "many") as pond:
         for number in range(1_000):
-            pond.create_stream(f"many/s-{number:04}", pa.schema([("vid", pa.string())]))
+            pond.create_stream(f"many/s-{number:04}", pa.schema([("vid", pa.string())]), settle=None)
     server = serve(pond=tmp_path / "many")
     page = open_page(server)
     rows = page.locator("table.streams tbody tr")
@@ -127,8 +127,7 @@ def test_settling_is_previewed_and_done(served: Served, open_page: OpenPage) -> 
 def test_a_drop_takes_the_name_typed_out(served: Served, open_page: OpenPage) -> None:
     served.create("dropped/meters")
     served.append("dropped/meters", {"vid": "m-1", "temp": 1.0})
-    # The tail follows the stream until it is gone: the server cuts it.
-    page = open_page(served, "/#/streams/dropped/meters", expected="ERR_INCOMPLETE_CHUNKED")
+    page = open_page(served, "/#/streams/dropped/meters", expected=GONE)
     page.get_by_role("button", name="Drop…").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text("1 record,")).to_be_visible()

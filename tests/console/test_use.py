@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import OpenPage, Served
+from tests.console.conftest import GONE, OpenPage, Served
 
 PAGES = ["#/streams", "#/streams/used/meters", "#/query?stream=used/meters&limit=10", "#/activity", "#/tokens"]
 
@@ -30,7 +30,7 @@ def tab_to(page: Page, name: str) -> None:
 
 
 def test_a_stream_is_made_used_and_dropped_with_keys_alone(used: Served, open_page: OpenPage) -> None:
-    page = open_page(used, expected="ERR_INCOMPLETE_CHUNKED")
+    page = open_page(used, expected=GONE)
     expect(page.get_by_role("link", name="used/meters", exact=True)).to_be_visible()
     page.keyboard.press("n")
     page.keyboard.type("keys/only")

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "src")])
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 START_SECONDS = 120.0
-JOB_SECONDS = 280.0
+JOB_SECONDS = 500.0
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
