@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from benchmarks.append import batches, many_streams, singles
+from benchmarks.consume import consume
 from benchmarks.flight import flight
 from benchmarks.memory import memory
 from benchmarks.recovery import recovery
@@ -23,6 +24,7 @@ ALL: dict[str, Callable[[], bool]] = {
     "spark": spark_scan,
     "rest": rest,
     "flight": flight,
+    "consume": consume,
 }
 
 

@@ -14,10 +14,12 @@ For one thread; `close` may come from another. A thread of its own says now and 
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
@@ -47,6 +49,8 @@ from millpond.model.units import Duration, Size, parse_bytes, parse_seconds
 
 # What one call of the desk gives at most: little enough to go over a wire at once.
 FETCH_ROWS, FETCH_BYTES = 65_536, 8_000_000
+# So long a commit that nobody waits for may be put off while there is something to do.
+OWED_SECONDS = 0.1
 
 Where = str | int | datetime | Mapping[int, int]
 
@@ -77,6 +81,8 @@ class Consumer:
         self._desk, self._asked = desk, asked
         self._fetched: deque[_Held] = deque()
         self._iterated: dict[int, Done] = {}
+        self._owed: dict[int, Done] = {}  # committed without waiting, not sent yet
+        self._owed_since = 0.0
         self._number = 0  # of the last commit or abort
         self._unresolved: tuple[Commit, Outputs | None] | None = None
         self._closed = threading.Event()
@@ -123,9 +129,7 @@ class Consumer:
         Waits up to `timeout` for the first one (None: for ever), and ends once it has caught up. The bytes are about:
         at least one record is given.
         """
-        rows, size = _bound(max_records), parse_bytes(max_bytes)
-        wait = float("inf") if timeout is None else parse_seconds(timeout)
-        return self._poll(rows, size, wait)
+        return self._poll(_bound(max_records), _bytes(max_bytes), _seconds(timeout))
 
     def _poll(self, rows: int, size: int, wait: float) -> Iterator[pa.RecordBatch]:
         while rows > 0 and size > 0:
@@ -144,9 +148,7 @@ class Consumer:
         self, *, max_records: int | None = None, max_bytes: Size = "64MB", timeout: Duration | None = "1s"
     ) -> Iterator[dict[str, Any]]:
         """As `poll`, one record at a time, as a dict: a commit covers those that were iterated."""
-        rows, size = _bound(max_records), parse_bytes(max_bytes)
-        wait = float("inf") if timeout is None else parse_seconds(timeout)
-        return self._each(rows, size, wait)
+        return self._each(_bound(max_records), _bytes(max_bytes), _seconds(timeout))
 
     def _each(self, rows: int, size: int, wait: float) -> Iterator[dict[str, Any]]:
         while rows > 0 and size > 0:
@@ -169,10 +171,15 @@ class Consumer:
         if fetched:
             return fetched[0]
         self._resolve()
+        rows, size = min(rows, FETCH_ROWS), min(size, FETCH_BYTES)
+        if self._owed:
+            # Whoever has nothing to do has time for it.
+            fetched.extend(map(_Held, self._ask(Wanted(rows, size))))
+            if not fetched or time.monotonic() - self._owed_since > OWED_SECONDS:
+                self._send_owed()
         while not fetched:
             seconds = min(wait, self._asked.lease_seconds / 3)
-            wanted = Wanted(min(rows, FETCH_ROWS), min(size, FETCH_BYTES), seconds)
-            fetched.extend(map(_Held, self._ask(wanted)))
+            fetched.extend(map(_Held, self._ask(Wanted(rows, size, seconds))))
             wait -= seconds
             if wait <= 0 or self._closed.is_set():
                 break
@@ -182,7 +189,7 @@ class Consumer:
         try:
             return self._desk.poll(self._joined(), wanted)
         except Fenced:
-            unsure = bool(self._iterated)
+            unsure = bool(self._iterated or self._owed)
             self._forget()
             if unsure:
                 raise
@@ -206,19 +213,45 @@ class Consumer:
 
     # Committing.
 
-    def commit(self) -> Outcome | None:
+    def commit(self, *, wait: bool = True) -> Outcome | None:
         """Everything iterated so far is processed: the group's position moves behind it, as safely as the consumer's
         durability says. None if there is nothing new. `Fenced`: this consumer was expelled, and nothing is
-        committed."""
+        committed.
+
+        With `wait=False` this returns at once, and None; the position is written soon, for many commits at a time: by a
+        poll that finds nothing or comes a tenth of a second later, by the next commit that waits, or by `close`. What
+        goes wrong is told then. A consumer that dies before has not committed.
+        """
         self._resolve()
-        if not self._iterated:
+        if not wait:
+            if not self._owed:
+                self._owed_since = time.monotonic()
+            self._owed.update(self._iterated)
+            self._iterated.clear()
             return None
-        return self._send(Commit(self._number + 1, tuple(self._iterated.values())), None)
+        if not self._iterated and not self._owed:
+            return None
+        return self._send(self._next_commit(), None)
+
+    def _next_commit(self, dead: tuple[Failed, ...] = ()) -> Commit:
+        """Of everything that is processed."""
+        self._iterated = self._owed | self._iterated
+        self._owed = {}
+        return Commit(self._number + 1, tuple(self._iterated.values()), dead)
+
+    def _send_owed(self) -> None:
+        """What was committed without waiting, and nothing else."""
+        if self._owed:
+            iterated, self._iterated = self._iterated, {}
+            try:
+                self._send(self._next_commit(), None)
+            finally:
+                self._iterated |= iterated if self._member is not None else {}
 
     def commit_with(self, outputs: Outputs | None, dead: tuple[Failed, ...] = ()) -> Outcome:
         """As `commit`, with what a transaction appends and the records that are given up on."""
         self._resolve()
-        return self._send(Commit(self._number + 1, tuple(self._iterated.values()), dead), outputs)
+        return self._send(self._next_commit(dead), outputs)
 
     def commit_piece(self, stop: int | None, outputs: Outputs | None, dead: tuple[Failed, ...] = ()) -> Outcome:
         """Commit the batch that was iterated last, up to an offset; None: all that was iterated of it."""
@@ -272,6 +305,8 @@ class Consumer:
 
     def abort(self) -> None:
         """Forget what was iterated and not committed: it is delivered again."""
+        if self._unresolved is None:
+            self._send_owed()
         try:
             if self._unresolved is not None:
                 # It may have happened; if not, it never will.
@@ -313,14 +348,17 @@ class Consumer:
         change = self._desk.seek(self._joined(), plain_place(to))
         self._fetched.clear()
         self._iterated.clear()
+        self._owed.clear()
         return change
 
     def position(self) -> dict[int, int]:
         """Per streamlet the offset under which the group has processed everything."""
+        self._send_owed()
         return self._desk.group(self.stream, self.group).positions
 
     def lag(self) -> dict[int, int]:
         """Per streamlet how many records the group has not processed."""
+        self._send_owed()
         return self._desk.group(self.stream, self.group).lag
 
     # Its life.
@@ -338,6 +376,7 @@ class Consumer:
         self._unresolved = None
         self._fetched.clear()
         self._iterated.clear()
+        self._owed.clear()
 
     def close(self, *, commit: bool = True) -> None:
         """Leave the group. Commits what was iterated first, unless told not to; the rest is given back at once. May be
@@ -345,8 +384,11 @@ class Consumer:
         if self._closed.is_set():
             return
         try:
-            if commit and self._member is not None:
-                self.commit()
+            if self._member is not None:
+                if commit:
+                    self.commit()
+                elif self._unresolved is None:
+                    self._send_owed()
         finally:
             self._closed.set()
             if self._beat is not None:
@@ -369,3 +411,14 @@ def _bound(max_records: int | None) -> int:
     if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
         raise InvalidValue(f"at most {max_records!r} records", hint="max_records is 1 or more; leave it out for all")
     return max_records
+
+
+# A poll's bounds are the same each time, and a poll is short.
+@lru_cache(maxsize=256)
+def _bytes(size: Size) -> int:
+    return parse_bytes(size)
+
+
+@lru_cache(maxsize=256)
+def _seconds(timeout: Duration | None) -> float:
+    return float("inf") if timeout is None else parse_seconds(timeout)

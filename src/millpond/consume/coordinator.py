@@ -31,11 +31,11 @@ from millpond.consume.positions import (
     Fold,
     GroupState,
     Key,
-    PositionRecords,
     commit_row,
     delete_row,
     epochs_row,
     group_row,
+    position_parts,
 )
 from millpond.consume.protocol import (
     Commit,
@@ -72,7 +72,6 @@ class Coordinator:
 
     def __init__(self, log: LogEngine, streams: Streams, clock: Clock, known: Iterable[ConsumedStream]) -> None:
         self._log, self._streams, self._clock = log, streams, clock
-        self._records = PositionRecords()
         self._gate = Gate()
         self._lock = threading.Lock()
         fold = Fold.replay(_records(log))
@@ -239,7 +238,7 @@ class Coordinator:
         outputs: Buffered | None,
     ) -> list[Ack]:
         now = self._clock.now_micros()
-        appends = [StreamAppend(POSITIONS.id, self._records.parts([commit_row(group.key, change)], now), now)]
+        appends = [StreamAppend(POSITIONS.id, position_parts([commit_row(group.key, change)], now), now)]
         durabilities = [state.asked.durability]
         if commit.dead:
             dead = bury(self._streams, group, cuts, commit.dead, now)
@@ -380,7 +379,7 @@ class Coordinator:
     def _write_rows(self, rows: Sequence[tuple[str, Key, bytes]]) -> Ack:
         """What moves a group by hand is rare, and synced."""
         now = self._clock.now_micros()
-        ack = self._log.append(POSITIONS.id, self._records.parts(rows, now), ingest_micros=now, durability="disk")
+        ack = self._log.append(POSITIONS.id, position_parts(rows, now), ingest_micros=now, durability="disk")
         self._written += len(rows)
         return ack
 

@@ -9,7 +9,7 @@ Records that expired are passed over and counted (`missed`). Not thread-safe.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ from millpond.query.positions import resolve
 from millpond.query.projection import Projection
 
 Offsets = npt.NDArray[np.int64]
+# Where streamlets end now, asked for when everything that is decoded was taken.
+Heads = Callable[[], Mapping[int, int]]
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Cursor:
         self._projection: Projection | None = None
         self._cutoff: int | None = None  # what was ingested before has expired for the batches that are open
 
-    def take(self, rows_max: int, bytes_max: int, heads: Mapping[int, int], before: int | None = None) -> Taken | None:
+    def take(self, rows_max: int, bytes_max: int, heads: Heads, before: int | None = None) -> Taken | None:
         """The next rows, at least one where there is one, in one batch, and none from `before` on; None at the end of
         what is there now. The cursor stands behind them then."""
         found: list[pa.RecordBatch] = []
@@ -141,10 +143,10 @@ class Cursor:
         self.at, missed, self._missed = stop, self._missed, 0
         return Taken(_joined(found), start, stop, missed)
 
-    def _decode(self, heads: Mapping[int, int]) -> bool:
+    def _decode(self, heads: Heads) -> bool:
         """Read on; False at the end. Afterwards there are rows, or more is covered."""
         if self._batches is None:
-            self._reading_to = heads.get(self._streamlet, 0) if self._end is None else self._end
+            self._reading_to = heads().get(self._streamlet, 0) if self._end is None else self._end
             if self._covered >= self._reading_to:
                 return False
             self._open()

@@ -72,7 +72,7 @@ def bury(streams: Streams, group: Group, cuts: Sequence[Cut], dead: Sequence[Fai
                 hint="commit what is given up on in the same commit",
             )
         cursor = Cursor(group.halves, group.generation, cut.claim.streamlet, failed.offset, end=failed.offset + 1)
-        taken = cursor.take(1, 1, {})
+        taken = cursor.take(1, 1, group.halves.heads)
         if taken is not None and taken.batch is not None:  # else it expired meanwhile
             rows.append(_row(group.key[1], failed, taken.batch, now_micros))
     stream = streams.stream(dead_name(group.stream))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from millpond.consume.cursor import Cursor, Taken
+from millpond.consume.cursor import Cursor, Heads, Taken
 from millpond.consume.member import Claim, Cut, MemberState
 from millpond.consume.positions import Change, GroupState
-from millpond.consume.share import SINGLE_AFTER, Next, Suspects
+from millpond.consume.share import SINGLE_AFTER, Next, Suspects, in_turn
 from millpond.query import Halves
 
 
@@ -48,12 +48,12 @@ class FifoShare:
         self._returned.extend((claim.streamlet, claim.start, claim.stop) for claim in member.claims.values())
         member.claims.clear()
 
-    def take(self, member: MemberState, rows: int, size: int, heads: Mapping[int, int]) -> Next | None:
+    def take(self, member: MemberState, rows: int, size: int, heads: Heads) -> Next | None:
         if any(claim.tries >= SINGLE_AFTER for claim in list(member.claims.values())):
             return None  # one at a time
         return self._take_returned(member, rows, size, heads) or self._take_fresh(rows, size, heads)
 
-    def _take_returned(self, member: MemberState, rows: int, size: int, heads: Mapping[int, int]) -> Next | None:
+    def _take_returned(self, member: MemberState, rows: int, size: int, heads: Heads) -> Next | None:
         try:
             streamlet, start, stop = self._returned.popleft()
         except IndexError:
@@ -71,10 +71,8 @@ class FifoShare:
                 self._returned.appendleft((streamlet, rest, stop))
         return None if taken is None else Next(streamlet, taken, tries)
 
-    def _take_fresh(self, rows: int, size: int, heads: Mapping[int, int]) -> Next | None:
-        streamlets = list(heads)
-        for step in range(len(streamlets)):
-            streamlet = streamlets[(self._turn + step) % len(streamlets)]
+    def _take_fresh(self, rows: int, size: int, heads: Heads) -> Next | None:
+        for streamlet in in_turn(self._turn, self._halves.definition):
             cursor = self._fresh.get(streamlet)
             if cursor is None:
                 at = self._state.done[streamlet].end if streamlet in self._state.done else 0
@@ -86,7 +84,7 @@ class FifoShare:
                 self._fresh[streamlet] = Cursor(self._halves, self._state.generation, streamlet, cursor.at)
                 raise
             if taken is not None:
-                self._turn += step + 1
+                self._turn += 1
                 return Next(streamlet, taken)
         return None
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from millpond.clock import Clock
-from millpond.consume.cursor import Cursor
+from millpond.consume.cursor import Cursor, Heads
 from millpond.consume.fifo import FifoShare
 from millpond.consume.member import Claim, Cut, MemberState
 from millpond.consume.positions import Change, GroupState, Key
@@ -140,7 +140,7 @@ class Group:
         if lost:
             return [self._again(claim) for claim in lost], {}
         found: list[Delivery] = []
-        heads = self.halves.heads()
+        heads = _once(self.halves.heads)
         rows, size = wanted.max_records, wanted.max_bytes
         with share.reading(state):
             while rows > 0 and size > 0 and share is self._share:
@@ -151,7 +151,8 @@ class Group:
                 if delivery is not None:
                     found.append(delivery)
                     rows -= delivery.batch.num_rows
-                    size -= delivery.batch.nbytes
+                    if rows > 0:
+                        size -= delivery.batch.nbytes
             beyond = {} if found else share.reached(state)
         return found, beyond
 
@@ -203,7 +204,7 @@ class Group:
     def _again(self, claim: Claim) -> Delivery:
         """A delivery whose answer was lost."""
         cursor = Cursor(self.halves, self.generation, claim.streamlet, claim.start, select=claim.select, end=claim.stop)
-        taken = cursor.take(claim.rows, 2**62, {})
+        taken = cursor.take(claim.rows, 2**62, self.halves.heads)
         assert taken is not None
         assert taken.batch is not None
         return Delivery(self._receipt(claim), taken.batch)
@@ -343,3 +344,15 @@ class Group:
     def _observe(self, stage: Histogram, claim: Claim) -> None:
         if claim.ingested is not None:
             observe(self.telemetry, stage, claim.ingested, self._clock.now_micros())
+
+
+def _once(ask: Heads) -> Heads:
+    """Asked once at most: one poll sees one moment."""
+    known: list[Mapping[int, int]] = []
+
+    def heads() -> Mapping[int, int]:
+        if not known:
+            known.append(ask())
+        return known[0]
+
+    return heads

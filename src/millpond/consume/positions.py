@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -26,9 +27,9 @@ import pyarrow as pa
 from millpond.consume.protocol import Strategy
 from millpond.consume.ranges import DoneRanges
 from millpond.errors import Damaged
-from millpond.ingest import Ingest
 from millpond.log.engine import Part
 from millpond.model.definition import StreamDefinition
+from millpond.model.rows import codec_of
 from millpond.model.schema import TIMESTAMP
 
 POSITIONS = StreamDefinition(
@@ -50,11 +51,11 @@ POSITIONS = StreamDefinition(
 # Records are dealt to so many slots under `round_robin` and `hash`, and slots to members: more members than that have
 # nothing to do. Positions outlive a version, so it never changes.
 SLOTS = 64
-ALL_SLOTS = (1 << SLOTS) - 1
 
 Marks = npt.NDArray[np.int64]
 Key = tuple[int, str]  # stream id, group
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CODEC = codec_of(POSITIONS.schema)
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
@@ -157,10 +158,9 @@ class GroupState:
         )
 
 
+@lru_cache(maxsize=1_024)
 def as_mask(slots: int) -> npt.NDArray[np.bool_]:
-    """Slots given as bits, as one boolean each."""
-    if slots == ALL_SLOTS:
-        return np.ones(SLOTS, np.bool_)
+    """Slots given as bits, as one boolean each. Not to be changed."""
     return np.unpackbits(np.array([slots], "<u8").view(np.uint8), bitorder="little").view(np.bool_)
 
 
@@ -169,22 +169,11 @@ def as_bits(mask: npt.NDArray[np.bool_]) -> int:
     return int(np.packbits(mask, bitorder="little").view("<u8")[0])
 
 
-class PositionRecords:
-    """Writes records as parts of an append. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._ingest = Ingest(POSITIONS)
-
-    def parts(self, rows: Iterable[tuple[str, Key, bytes]], now_micros: int) -> list[Part]:
-        """Rows of kind, group and body, as one append."""
-        time = _EPOCH + timedelta(microseconds=now_micros)
-        return self._ingest.prepare(
-            [
-                {"time": time, "kind": kind, "group": group, "stream": stream_id, "body": body}
-                for kind, (stream_id, group), body in rows
-            ],
-            now_micros,
-        )
+def position_parts(rows: Iterable[tuple[str, Key, bytes]], now_micros: int) -> list[Part]:
+    """Rows of kind, group and body, as one append. Every commit comes by here, so rows are encoded as they are: what
+    they hold is our own."""
+    plain = [(now_micros, kind, group, stream_id, body) for kind, (stream_id, group), body in rows]
+    return [Part(0, len(plain), encoded=_CODEC.encode(plain))]
 
 
 def commit_row(key: Key, change: Change) -> tuple[str, Key, bytes]:

@@ -11,16 +11,19 @@ reads; everything else, `claimed` included, under that lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from millpond.consume.cursor import Select, Taken
+from millpond.consume.cursor import Heads, Select, Taken
 from millpond.consume.member import Claim, Cut, MemberState
 from millpond.consume.positions import Change
+from millpond.model.definition import StreamDefinition
 
 # A range whose consumers were expelled so often is handed out record by record, one at a time.
 SINGLE_AFTER = 2
+# One take of so many looks first at what was loaded into the archive, which is rare, and not in memory.
+LOADS_EVERY = 16
 # Suspicious ranges that are remembered; more would be a fleet that dies for other reasons than its records.
 SUSPECTS_MAX = 1_000
 
@@ -78,6 +81,17 @@ class Suspects:
             self._ranges = [s for s in self._ranges if s.stop > lows.get(s.streamlet, 0)]
 
 
+def in_turn(turn: int, definition: StreamDefinition) -> Iterator[int]:
+    """The streamlets in the order in which they are looked at: each begins once in a while."""
+    count = definition.streamlets
+    if turn % LOADS_EVERY == 0:
+        yield definition.load_streamlet
+    for step in range(count):
+        yield (turn + step) % count
+    if turn % LOADS_EVERY:
+        yield definition.load_streamlet
+
+
 class Share(Protocol):
     """Of one group."""
 
@@ -95,7 +109,7 @@ class Share(Protocol):
         """A member gives back all of its claims and stays."""
         ...
 
-    def take(self, member: MemberState, rows: int, size: int, heads: Mapping[int, int]) -> Next | None:
+    def take(self, member: MemberState, rows: int, size: int, heads: Heads) -> Next | None:
         """What comes next for a member; None if there is nothing for it now."""
         ...
 

@@ -11,15 +11,15 @@ A slot that is to leave its owner gets no new records meanwhile: it leaves with 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from millpond.consume.cursor import Cursor, Select
+from millpond.consume.cursor import Cursor, Heads, Select
 from millpond.consume.member import Claim, Cut, MemberState
 from millpond.consume.positions import SLOTS, Change, GroupState, Marks, as_bits, as_mask
-from millpond.consume.share import SINGLE_AFTER, Next, Suspects
+from millpond.consume.share import SINGLE_AFTER, Next, Suspects, in_turn
 from millpond.query import Halves
 
 
@@ -118,13 +118,12 @@ class SlotShare:
 
     # What a member gets.
 
-    def take(self, member: MemberState, rows: int, size: int, heads: Mapping[int, int]) -> Next | None:
+    def take(self, member: MemberState, rows: int, size: int, heads: Heads) -> Next | None:
         version, mine = member.version, self._mine(member)
         if not mine.any() or any(claim.tries >= SINGLE_AFTER for claim in list(member.claims.values())):
             return None
-        bits, streamlets = as_bits(mine), list(heads)
-        for step in range(len(streamlets)):
-            streamlet = streamlets[(member.turn + step) % len(streamlets)]
+        bits = as_bits(mine)
+        for streamlet in in_turn(member.turn, self._halves.definition):
             cursor, select = self._cursor(member, streamlet, version, mine)
             tries, before = self._suspects.until(streamlet, cursor.at)
             if tries >= SINGLE_AFTER:
@@ -137,7 +136,7 @@ class SlotShare:
                 member.cursors.pop(streamlet, None)
                 raise
             if taken is not None:
-                member.turn += step + 1
+                member.turn += 1
                 tries = self._suspects.tries(streamlet, taken.start, taken.stop)
                 return Next(streamlet, taken, tries, bits, select, version)
         return None

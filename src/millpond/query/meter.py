@@ -88,6 +88,8 @@ def _runs(times: Micros, since: int) -> Runs | None:
     """Those that are not before `since`; None if all are."""
     if len(times) == 1:
         return Runs(times, _ONE) if times[0] >= since else None
+    if times[0] == times[-1] and (times == times[0]).all():  # appended together, as most are
+        return Runs(times[:1], np.array([len(times)])) if times[0] >= since else None
     starts = np.append(0, np.flatnonzero(times[1:] != times[:-1]) + 1)
     found = Runs(times[starts], np.diff(starts, append=len(times)))
     if found.times.min() >= since:

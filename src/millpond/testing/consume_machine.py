@@ -249,12 +249,12 @@ class ConsumeMachine(RuleBasedStateMachine):
             assert len(found) <= records
             self.uncommitted[name] += found
 
-    @rule(name=st.sampled_from(NAMES), lose=st.sampled_from(("", "", "request", "answer")))
-    def commit(self, name: str, lose: str) -> None:
+    @rule(name=st.sampled_from(NAMES), lose=st.sampled_from(("", "", "request", "answer")), wait=st.booleans())
+    def commit(self, name: str, lose: str, wait: bool = True) -> None:
         consumer = self._there(name)
         self.desk.lose = lose
         with self._told_if_fenced(name):
-            consumer.commit()
+            consumer.commit(wait=wait)
             self.uncommitted[name] = []
         self.desk.lose = ""
 
