@@ -89,7 +89,7 @@ def test_gives_up_in_the_end_with_the_place_to_go_on(served: Served) -> None:
     served.stop()
     with pytest.raises(Unavailable, match="could not be followed") as gone:
         next(reader)
-    assert "start={0: 2}" in gone.value.hint
+    assert "start='g1,0:2'" in gone.value.hint
     assert reader.closed
     assert list(reader) == []
     served.start()

@@ -7,6 +7,7 @@ test says so, in the steps that matter: the commit, then (perhaps later) the rel
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,14 @@ class SmallPond:
         )
         self.archive.settle(start, end, batches)
         return end
+
+    def truncate(self) -> None:
+        """As a pond does it: the log at one moment, then the archive."""
+        self.definition = replace(self.definition, generation=self.definition.generation + 1)
+        self.log.truncate_stream(self.definition)
+        self.archive.begin_generation(self.definition.generation)
+        assert self.archive.finish_truncation()
+        self.rows.clear()
 
     def release(self) -> None:
         """The last step: the log lets go."""

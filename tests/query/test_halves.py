@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import OffsetGone
+from millpond.errors import OffsetGone, Truncated
+from millpond.log.engine import Standing
 from millpond.model.offsets import OffsetRange
 from millpond.model.schema import OFFSET
 from millpond.query.terms import ready
@@ -43,15 +44,17 @@ def test_what_happens_while_a_snapshot_is_taken_is_not_in_it(
     pond, heads = wide_pond, wide_pond.log.heads
     pond.fill(9)
 
-    def heads_then_more(stream_id: int) -> dict[int, int]:
+    standing = pond.log.standing
+
+    def heads_then_more(stream_id: int) -> Standing:
         monkeypatch.undo()
-        taken = heads(stream_id)
+        taken = standing(stream_id)
         pond.fill(9)
         pond.settle()
         return taken
 
     expected = heads(7)
-    monkeypatch.setattr(pond.log, "heads", heads_then_more)
+    monkeypatch.setattr(pond.log, "standing", heads_then_more)
     snapshot = pond.halves.snapshot()
     assert snapshot.heads == expected
     assert snapshot.live == {s: OffsetRange(0, head) for s, head in expected.items()}
@@ -105,9 +108,23 @@ def test_a_truncated_stream_is_not_read_under_old_offsets(pond: SmallPond) -> No
     """I7"""
     pond.fill(10)
     reading = pond.halves.read_range(1, 0, OffsetRange(0, 10), ["n"])
-    pond.definition = replace(pond.definition, generation=2)
-    with pytest.raises(OffsetGone, match="truncated"):
+    pond.truncate()
+    pond.fill(20)
+    with pytest.raises(Truncated, match="generation 1 is gone, this is 2"):
         next(reading)
+
+
+def test_a_snapshot_is_of_one_generation_whatever_is_truncated_meanwhile(pond: SmallPond) -> None:
+    """Once the log has gone over, nothing that has settled before is in it, whether the archive knows or not."""
+    pond.fill(10)
+    pond.settle({0: 6})
+    pond.definition = replace(pond.definition, generation=2)
+    pond.log.truncate_stream(pond.definition)
+    snapshot = pond.halves.snapshot()
+    assert (snapshot.generation, snapshot.boundary, snapshot.heads) == (2, {}, {0: 0})
+    assert len(snapshot.settled.objects) == 0
+    assert pond.archive.finish_truncation()
+    assert pond.halves.snapshot().generation == 2
 
 
 @pytest.mark.parametrize(("dense", "looked_at"), [(True, ["n"]), (False, ["n", OFFSET])])

@@ -3,14 +3,13 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from millpond.errors import InvalidPredicate, InvalidValue, OffsetGone, PondClosed
-from millpond.query import Start, StreamReader, read
+from millpond.errors import InvalidPredicate, InvalidValue, OffsetGone, PondClosed, Truncated
+from millpond.query import Start, StreamReader, parse_start, read
 from tests.query.small_pond import SCHEMA, Row, SmallPond, at, define, sorted_rows
 
 DEADLINE_SECONDS = 30.0
@@ -235,14 +234,63 @@ def test_a_read_of_a_closed_pond_says_so(pond: SmallPond) -> None:
         next(reader)
 
 
-def test_a_follower_of_a_truncated_stream_is_told(pond: SmallPond) -> None:
-    pond.fill(1)
+def test_a_follower_goes_over_to_a_new_generation_from_its_beginning(pond: SmallPond) -> None:
+    pond.fill(40)
+    pond.settle({0: 30})
     reader = read(pond.halves, follow=True)
-    assert next(reader).num_rows == 1
-    pond.definition = replace(pond.definition, generation=2)
+    assert sum(next(reader).num_rows for _ in range(2)) == 40
+    old = reader.position
+    assert (old, old.generation, old.text) == ({0: 40}, 1, "g1,0:40")
+    pond.truncate()
+    pond.fill(3)
+    assert [row["_offset"] for row in next(reader).to_pylist()] == [0, 1, 2]
+    assert (reader.position, reader.position.generation) == ({0: 3}, 2)
+    reader.rest()
+    pond.truncate()
+    pond.fill(2)
+    assert next(reader).num_rows == 2
+    assert reader.position.text == "g3,0:2"
+
+
+def test_a_follower_in_the_middle_of_a_generation_that_ends_goes_over_too(pond: SmallPond) -> None:
+    pond.fill(10)
+    reader = read(pond.halves, follow=True, batch_rows=4)
+    assert next(reader).num_rows == 4
+    pond.truncate()
     pond.fill(1)
-    with pytest.raises(OffsetGone, match="truncated"):
+    found = [next(reader)]
+    while found[-1].column("_offset")[0].as_py() != 0:
+        found.append(next(reader))
+    assert reader.position == {0: 1}
+    assert sum(batch.num_rows for batch in found) <= 7, "records of the old generation beyond those held already"
+
+
+def test_a_read_to_an_end_that_is_gone_is_told(pond: SmallPond) -> None:
+    pond.fill(10)
+    reader = read(pond.halves)
+    pond.truncate()
+    pond.fill(20)
+    with pytest.raises(Truncated, match="generation 1 is gone"):
         next(reader)
+
+
+def test_a_position_of_another_generation_is_refused(pond: SmallPond) -> None:
+    """In every form in which it may have been kept. A plain dict has no generation: it means the one that is now."""
+    pond.fill(10)
+    kept = read(pond.halves, "latest").position
+    pond.truncate()
+    pond.fill(20)
+    for start in (kept, parse_start(kept.text)):
+        with pytest.raises(Truncated, match="generation 1 is gone, this is 2"):
+            read(pond.halves, start)
+    assert read(pond.halves, dict(kept)).position == {0: 10}
+    assert read(pond.halves, parse_start("g2,0:7")).position == {0: 7}
+    assert read(pond.halves, parse_start("g2")).position == {0: 0}
+    with pytest.raises(InvalidValue, match="no generation 3 yet"):
+        read(pond.halves, parse_start("g3,0:7"))
+    for wrong in ("g", "gx,0:1", "g2,x", "g-1,0:1"):
+        with pytest.raises(InvalidValue, match="no place to start"):
+            read(pond.halves, parse_start(wrong))
 
 
 def test_what_is_wrong_is_named(wide_pond: SmallPond) -> None:

@@ -303,7 +303,7 @@ def test_records_go_out_in_every_form(client: httpx.Client, stream: str) -> None
     arrow = client.get(f"{stream}/records", params=query | {"format": "arrow"})
     assert pa.ipc.open_stream(io.BytesIO(arrow.content)).read_all().to_pylist() == ROWS
     for form in ("json", "ndjson", "csv", "arrow"):
-        assert client.get(f"{stream}/records", params={"format": form}).headers["millpond-next"] == "0:2"
+        assert client.get(f"{stream}/records", params={"format": form}).headers["millpond-next"] == "g1,0:2"
     problem(client.get(f"{stream}/records", headers={"accept": "image/png"}), 406, "not-acceptable")
 
 

@@ -36,7 +36,7 @@ class ExpiredObjects:
 
     @property
     def rows(self) -> int:
-        return sum(one.rows for one in self.objects)
+        return sum(one.rows or 0 for one in self.objects)
 
     @property
     def bytes(self) -> int:

@@ -48,15 +48,20 @@ from millpond.archive.commit_file import (
 )
 from millpond.archive.durable import DurableLog
 from millpond.archive.index.entries import IndexFile, IndexFiles, merge
+from millpond.archive.object_index import ObjectIndex
+from millpond.archive.objects import parse_name
 from millpond.archive.repair import repair_log
 from millpond.archive.state import TableState, app_id, changed_digest, load_state, objects_digest, state_text
 from millpond.archive.table import UNREADABLE, Added, DeltaLog, Removed
 from millpond.clock import Clock
-from millpond.errors import Damaged, MillpondError, SettleFailed, Unavailable
+from millpond.errors import Damaged, MillpondError, SettleConflict, SettleFailed, Unavailable
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import Boundary
 from millpond.model.schema import stored_schema
 from millpond.storage.protocol import Storage
+
+# The boundary of a generation that has ended: no record of it is ever beyond.
+ENDED = 2**63 - 1
 
 
 class Refused(Exception):
@@ -115,16 +120,20 @@ class Ledger:
                 hint="another process is writing to this table; open it again",
             )
         loaded = self.index.load(_index_files(log.commits))
-        self.state = load_state(
-            self.delta,
-            log.commits,
-            merge(loaded.tables),
-            self.definition,
-            self._app_ids,
-            None,
-            [*warnings, *loaded.warnings],
-            self._count_rows,
-        )
+        try:
+            self.state = load_state(
+                self.delta,
+                log.commits,
+                merge(loaded.tables),
+                self.definition,
+                self._app_ids,
+                None,
+                [*warnings, *loaded.warnings],
+                self._count_rows,
+            )
+        except SettleConflict as error:
+            hint = "the journal is older than the archive: restore both from one copy; nothing was changed here"
+            raise Damaged(error.message, hint=hint) from error
 
     def refresh(self) -> TableState | None:
         """The newest state, which may be another writer's doing; durable before it is believed."""
@@ -147,7 +156,7 @@ class Ledger:
             merge(tables),
             self.definition,
             self._app_ids,
-            None if before is None else before.boundary,
+            before,
             [*(() if before is None else before.warnings), *loaded.warnings],
             self._count_rows,
         )
@@ -196,8 +205,12 @@ class Ledger:
         return self._adopt(replace(known, version=version))
 
     def commit(self, change: Change) -> TableState:
-        """Make the change, durable, on top of `state`. `Refused` if another writer was first."""
+        """Make the change, durable, on top of `state`. `Refused` if another writer was first, or the stream has been
+        truncated since the objects were written."""
         known = self._known
+        names = [parse_name(one.path) for one in change.added]
+        if any(name is not None and name.generation != self.definition.generation for name in names):
+            raise Refused(f"this is generation {self.definition.generation}, the change was meant for another")
         version = known.version + 1
         transactions = self._transactions(change.boundary)
         added = objects_digest((one.path, one.bytes, one.rows) for one in change.added)
@@ -230,7 +243,40 @@ class Ledger:
 
         self._step(version, metadata, write)
         objects = known.objects.changed(change.entries, [one.path for one in change.removed])
-        return self._adopt(TableState(version, dict(change.boundary), objects, digest, known.warnings))
+        generation = self.definition.generation
+        return self._adopt(TableState(version, dict(change.boundary), objects, digest, known.warnings, generation))
+
+    def truncate(self, definition: StreamDefinition) -> None:
+        """The stream has a higher generation from here on, and nothing in the table is of it. The table is told with
+        `begin_generation`."""
+        self.definition = definition
+        if self.state is not None:
+            nothing = ObjectIndex.empty(stored_schema(definition.schema))
+            self.state = replace(self.state, boundary={}, objects=nothing)
+
+    def begin_generation(self) -> TableState:
+        """Take every object out of the table, whoever put it there, end the boundary of the generation it states, and
+        state that of the stream's, durably. `Refused` if another writer was first."""
+        known, definition = self._known, self.definition
+        ended = [
+            app_id(self._pond_id, replace(definition, generation=known.generation), streamlet)
+            for streamlet in range(definition.load_streamlet + 1)
+            if known.generation
+        ]
+        boundary = dict.fromkeys(range(definition.streamlets), 0)
+        transactions = {**dict.fromkeys(ended, ENDED), **self._transactions(boundary)}
+        columns = (self.delta.objects().column(name).to_pylist() for name in ("path", "bytes", "rows"))
+        removed = [Removed(*each) for each in zip(*columns, strict=True)]
+        metadata = {KIND: "truncate", STATE: state_text(0, transactions), ACTIONS: len(removed) + len(transactions)}
+
+        def write(full: Mapping[str, Any]) -> None:
+            now_millis = self._clock.now_micros() // 1_000
+            self.delta.commit([], removed, transactions, full, data_change=True, now_millis=now_millis)
+
+        version = known.version + 1
+        self._step(version, metadata, write)
+        objects = ObjectIndex.empty(stored_schema(definition.schema))
+        return self._adopt(TableState(version, boundary, objects, 0, known.warnings, definition.generation))
 
     def checkpoint(self) -> None:
         """Fold the log and the index up to now into one file each; what they replace in the index is removed.

@@ -28,6 +28,7 @@ class SettledSnapshot:
     schema: pa.Schema
     storage: Storage = field(repr=False)
     warnings: tuple[str, ...] = ()
+    generation: int = 1
 
     def read(
         self,

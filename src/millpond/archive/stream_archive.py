@@ -11,6 +11,7 @@ import posixpath
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -25,11 +26,12 @@ from millpond.archive.repair import TORN_DIRECTORY
 from millpond.archive.settle import SettleReport, add_columns, settle
 from millpond.archive.snapshot import SettledSnapshot
 from millpond.archive.table import DeltaLog
+from millpond.archive.truncate import end_older_generations, is_owed
 from millpond.archive.vacuum import VacuumReport, named_since, vacuum
 from millpond.archive.verify import Progress, verify_archive
 from millpond.archive.writing import OBJECT_BYTES
 from millpond.clock import Clock
-from millpond.errors import SettleFailed
+from millpond.errors import SettleConflict, SettleFailed, Truncated
 from millpond.model.definition import StreamDefinition
 from millpond.model.findings import Finding
 from millpond.model.offsets import Boundary
@@ -42,6 +44,8 @@ __all__ = ["CompactionReport", "Finding", "ObjectIndex", "SettleReport", "Settle
 # Opening reads this many commit files and index files at most, a millisecond each.
 CHECKPOINT_EVERY = 32
 
+_OWED = "the table does not know yet that the stream was truncated; the next settle tells it"
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,6 +56,8 @@ class StreamArchive:
         self._storage = storage
         self._ledger = ledger
         self._writer = threading.RLock()
+        self._shown = threading.Lock()  # held for a moment, to change what readers are shown
+        self._generation = ledger.definition.generation
         self._snapshot = self._take_snapshot()
 
     @classmethod
@@ -70,7 +76,9 @@ class StreamArchive:
         `delta` is for tests: what stands between this and the Delta table."""
         ledger = Ledger(storage, root, definition, pond_id, clock, delta or DeltaLog(root))
         ledger.open()
-        return cls(storage, ledger)
+        archive = cls(storage, ledger)
+        archive.finish_truncation()
+        return archive
 
     @property
     def root(self) -> str:
@@ -92,7 +100,7 @@ class StreamArchive:
         if refresh:
             with self._writer:
                 self._ledger.refresh()
-                self._snapshot = self._take_snapshot()
+                self._show()
         return self._snapshot
 
     def settle(
@@ -102,14 +110,17 @@ class StreamArchive:
         batches: Iterable[pa.RecordBatch],
         *,
         object_bytes: int = OBJECT_BYTES,
+        generation: int | None = None,
     ) -> SettleReport:
         """Move the records [start, stop) of each streamlet here: `batches`, with system columns, hold exactly them, in
-        the order of offsets within a streamlet. All or nothing; durable when it returns."""
+        the order of offsets within a streamlet. All or nothing; durable when it returns. `generation`: that of the
+        records; `Truncated` if the stream has been since."""
         with self._writer:
             try:
+                self._make_ready(generation)
                 report = settle(self._storage, self._ledger, start, stop, batches, object_bytes=object_bytes)
             finally:
-                self._snapshot = self._take_snapshot()
+                self._show()
                 # The allocator keeps what it was given for encoding, twice the size of what settled.
                 pa.default_memory_pool().release_unused()
             self._checkpoint_if_due()
@@ -118,6 +129,7 @@ class StreamArchive:
     def begin_load(self, now_micros: int, marks: Mapping[str, int] = MappingProxyType({})) -> Load | None:
         """A load from here on, for one writer at a time; None if what `marks` number has been loaded before."""
         with self._writer:
+            self._make_ready()
             self.snapshot(refresh=True)
             if any(self._ledger.mark(name) >= number for name, number in marks.items()):
                 return None
@@ -139,7 +151,7 @@ class StreamArchive:
                 written = read_report(report, self._ledger.definition)
                 done = commit_load(self._storage, self._ledger, load, written)
             finally:
-                self._snapshot = self._take_snapshot()
+                self._show()
             self._checkpoint_if_due()
             return done
 
@@ -154,13 +166,14 @@ class StreamArchive:
         """Merge small objects of the same time partition; None if there is nothing to merge, or another writer was
         first. Bounded: call again while it returns a report."""
         with self._writer:
+            self._make_ready()
             snapshot = self.snapshot(refresh=True)
             try:
                 report = compact(
                     self._storage, self._ledger, snapshot, small_bytes=small_bytes, least_objects=least_objects
                 )
             finally:
-                self._snapshot = self._take_snapshot()
+                self._show()
             self._checkpoint_if_due()
             return report
 
@@ -171,6 +184,7 @@ class StreamArchive:
         `stop` over live records that have expired as well. `before` is called with what goes, before it does; if
         nothing would, it is not called. All or nothing; durable when it returns. Bounded: more may be left."""
         with self._writer:
+            self._make_ready()
             snapshot = self.snapshot(refresh=True)
             expired = expired_objects(snapshot.objects, cutoff_micros, self._ledger.definition.load_streamlet)
             if not expired.objects and dict(start) == dict(stop):
@@ -179,7 +193,7 @@ class StreamArchive:
             try:
                 expire(self._ledger, start, stop, expired)
             finally:
-                self._snapshot = self._take_snapshot()
+                self._show()
             self._checkpoint_if_due()
             return expired
 
@@ -187,10 +201,49 @@ class StreamArchive:
         """The stream's schema has grown: reads show the new columns at once, as null, and the table gets them."""
         with self._writer:
             self._ledger.alter(definition)
-            self._snapshot = self._take_snapshot()
+            self._show()
+            self._make_ready()
             if self._ledger.refresh() is not None:
                 add_columns(self._ledger)
-            self._snapshot = self._take_snapshot()
+            self._show()
+
+    def begin_generation(self, generation: int) -> None:
+        """The stream was truncated: what has settled before is not shown any more. At once, without waiting for a
+        running writer; may be called again. The table is told by `finish_truncation`, or by the next writer."""
+        with self._shown:
+            if generation > self._generation:
+                self._generation = generation
+                self._snapshot = replace(
+                    self._snapshot, boundary={}, objects=ObjectIndex.empty(self._snapshot.schema), generation=generation
+                )
+
+    def finish_truncation(self) -> bool:
+        """Tell the table of a truncation that has not reached it, after a crash for example; whether it knows all.
+        A failure changes nothing for readers, and the next writer tries again."""
+        with self._writer:
+            try:
+                self._make_ready()
+            except (OSError, SettleFailed, SettleConflict) as error:
+                _LOG.warning("the table of %s does not know yet that it was truncated: %s", self.root, error)
+                return False
+            finally:
+                self._show()
+            return True
+
+    def _make_ready(self, generation: int | None = None) -> None:
+        """Every writer comes here first: a truncation reaches the table before anything else does."""
+        ledger = self._ledger
+        if generation is not None:
+            self.begin_generation(generation)
+        if self._generation > ledger.definition.generation:
+            ledger.truncate(replace(ledger.definition, generation=self._generation))
+        if is_owed(ledger):
+            end_older_generations(ledger)
+        if generation not in (None, self._generation):
+            raise Truncated(
+                f"{ledger.definition.name} was truncated: generation {generation} is gone, this is {self._generation}",
+                hint="nothing was written, and nothing is left of these records: settle again",
+            )
 
     def checkpoint(self) -> None:
         """Fold the Delta log and the index into one file each, so that opening stays quick."""
@@ -220,7 +273,7 @@ class StreamArchive:
             if self._storage.exists(parent):
                 self._storage.sync_directory(parent)
             self._ledger.forget()
-            self._snapshot = self._take_snapshot()
+            self._show()
 
     def _checkpoint_if_due(self) -> None:
         state = self._ledger.state
@@ -232,11 +285,29 @@ class StreamArchive:
             # What was settled is safe without it, and the next commit tries again.
             _LOG.warning("no checkpoint of %s: %s", self.root, error)
 
+    def _show(self) -> None:
+        """Let readers see what the ledger has come to."""
+        with self._shown:
+            if self._ledger.definition.generation >= self._generation:  # else it is of a generation that has ended
+                self._snapshot = self._take_snapshot()
+
     def _take_snapshot(self) -> SettledSnapshot:
         ledger, state = self._ledger, self._ledger.state
-        schema = stored_schema(ledger.definition.schema)
+        definition = ledger.definition
+        schema = stored_schema(definition.schema)
         if state is None:
-            return SettledSnapshot(-1, {}, ObjectIndex.empty(schema), ledger.root, schema, self._storage)
+            nothing = ObjectIndex.empty(schema)
+            return SettledSnapshot(
+                -1, {}, nothing, ledger.root, schema, self._storage, generation=definition.generation
+            )
+        warnings = (*state.warnings, *((_OWED,) if is_owed(ledger) else ()))
         return SettledSnapshot(
-            state.version, state.boundary, state.objects, ledger.root, schema, self._storage, state.warnings
+            state.version,
+            state.boundary,
+            state.objects,
+            ledger.root,
+            schema,
+            self._storage,
+            warnings,
+            definition.generation,
         )

@@ -48,7 +48,7 @@ class Removed:
 
     path: str
     bytes: int
-    rows: int
+    rows: int | None  # None where another engine did not say
 
 
 class DeltaLog:

@@ -20,7 +20,7 @@ from millpond.archive.commit_file import (
     parse_commit,
 )
 from millpond.archive.repair import TORN_DIRECTORY
-from millpond.archive.state import objects_digest, state_text
+from millpond.archive.state import objects_digest, of_boundaries, state_text
 from millpond.model.findings import Finding
 from millpond.storage.protocol import Storage
 
@@ -69,7 +69,7 @@ def _replay(commits: Mapping[int, CommitFile]) -> Iterator[Finding]:
         gone = [live.pop(path) for path in commit.removed if path in live]
         live |= {one[0]: one for one in commit.added}
         digest += objects_digest(commit.added) - objects_digest(gone)
-        if commit.state is not None and state_text(digest, commit.transactions) != commit.state:
+        if commit.state is not None and state_text(digest, of_boundaries(commit.transactions)) != commit.state:
             yield Finding(
                 "error",
                 f"{LOG_DIRECTORY}/{commit_name(version)}",

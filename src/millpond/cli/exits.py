@@ -57,6 +57,7 @@ EXIT_OF = {
     "stream-not-found": Exit.NOT_FOUND,
     "group-not-found": Exit.NOT_FOUND,
     "offset-gone": Exit.NOT_FOUND,
+    "truncated": Exit.NOT_FOUND,
     "unavailable": Exit.UNAVAILABLE,
     "pond-locked": Exit.UNAVAILABLE,
     "pond-closed": Exit.UNAVAILABLE,

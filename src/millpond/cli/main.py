@@ -19,7 +19,7 @@ from millpond.cli.serve import serve
 from millpond.cli.session import Access, Session
 from millpond.cli.shell import Shell, configure_logging
 from millpond.cli.sql import sql
-from millpond.cli.streams import alter, create, describe, drop, init, streams
+from millpond.cli.streams import alter, create, describe, drop, init, streams, truncate
 from millpond.cli.token import token
 from millpond.errors import InvalidValue
 
@@ -33,6 +33,7 @@ for command in (
     describe,
     alter,
     drop,
+    truncate,
     put,
     cat,
     get,

@@ -1,7 +1,8 @@
-"""Commands about what there is: init, create, streams, describe, alter, drop."""
+"""Commands about what there is: init, create, streams, describe, alter, truncate, drop."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -220,6 +221,40 @@ def alter(
 def _kept(described: dict[str, Any]) -> str:
     seconds = described["ttl_seconds"]
     return "records are kept for good" if seconds is None else f"records are kept for {seconds:,.0f} seconds"
+
+
+def truncate(
+    context: typer.Context,
+    name: StreamName,
+    preview: Annotated[bool, typer.Option("--preview", help="only say what would be discarded")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> None:
+    """Discard all records of a stream, live and settled, and keep the stream. This cannot be undone.
+
+    \b
+    Example:
+      millpond truncate grid/meters --preview
+      millpond truncate grid/meters --yes
+    """
+    session = session_of(context)
+    with session.open() as pond:
+        stream = pond.stream(name)
+        gone = stream.truncate(preview=True)
+        records = gone.rows_live + gone.rows_settled
+        if not preview:
+            if not yes:
+                typer.confirm(f"discard all {records:,} records of {name}?", abort=True, err=True)
+            gone = stream.truncate()
+            records = gone.rows_live + gone.rows_settled
+    if preview:
+        session.output.say(
+            f"{name} would lose {records:,} records, {gone.rows_live:,} live and {gone.rows_settled:,} in "
+            f"{gone.objects:,} objects; generation {gone.generation} would begin"
+        )
+    else:
+        session.output.say(f"truncated {name}: {records:,} records discarded; this is generation {gone.generation}")
+    if session.output.json:
+        session.output.one(asdict(gone))
 
 
 def drop(

@@ -15,10 +15,10 @@ from millpond.errors import PondClosed, Unavailable
 from millpond.flight.follower import Follower
 from millpond.flight.link import FlightLink
 from millpond.wire.desk import Batches
-from millpond.wire.requests import Call, CommitLoad, CommitStaged, Drop, Fetch, Read, Settle, Vacuum, Verify
+from millpond.wire.requests import Call, CommitLoad, CommitStaged, Drop, Fetch, Read, Settle, Truncate, Vacuum, Verify
 
 # Work at the node that takes as long as there is data, and how long that may be.
-LONG = (Settle, Verify, Drop, Vacuum, CommitLoad, CommitStaged)
+LONG = (Settle, Verify, Drop, Truncate, Vacuum, CommitLoad, CommitStaged)
 LONG_SECONDS = 3_600.0
 
 

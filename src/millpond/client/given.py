@@ -12,6 +12,7 @@ from typing import Any
 
 from millpond.errors import InvalidValue
 from millpond.model import predicate as predicates
+from millpond.model.offsets import Position
 from millpond.query import Start, Where
 from millpond.wire.requests import Place
 
@@ -83,6 +84,8 @@ def place(start: Start) -> Place:
             return start.isoformat()
         case str():
             return start
+        case Position():
+            return start.text
         case int() if not isinstance(start, bool) and abs(start) <= _NUMBER_MAX:
             return start
         case Mapping():

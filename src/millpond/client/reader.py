@@ -19,9 +19,10 @@ import msgspec
 import pyarrow as pa
 
 from millpond.client.connection import Connection
-from millpond.errors import Backpressure, Unavailable
+from millpond.errors import Backpressure, Truncated, Unavailable
 from millpond.flight.follower import Follower
 from millpond.flight.link import FlightLink
+from millpond.model.offsets import Position
 from millpond.model.schema import OFFSET, STREAMLET
 from millpond.query.overtaken import Overtaken
 from millpond.wire.requests import Read
@@ -58,7 +59,7 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         except BaseException:
             self.close()
             raise
-        self._position = dict(self._reader.position)
+        self._position: Position | None = self._reader.position
         connection.ends(self)
 
     def _opened(self, request: Read) -> Follower:
@@ -81,9 +82,9 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         return reader
 
     @property
-    def position(self) -> dict[int, int]:
+    def position(self) -> Position:
         """The next offset per streamlet: behind everything that was handed out, and behind what did not match."""
-        return dict(self._position)
+        return self._position if self._position is not None else Position({}, 1)
 
     @property
     def schema(self) -> pa.Schema:
@@ -119,6 +120,14 @@ class RemoteReader(Iterator[pa.RecordBatch]):
                 raise
             self._lost(error)
             return None
+        except Truncated:
+            if not self._request.follow:
+                self.close()
+                raise
+            # While the connection was lost. A follower goes over to the new generation, from its beginning.
+            self._let_go()
+            self._move_to(None)
+            return None
         except BaseException:
             self.close()
             raise
@@ -126,7 +135,8 @@ class RemoteReader(Iterator[pa.RecordBatch]):
     def _poll(self) -> pa.RecordBatch | None:
         reader = self._reader
         if reader is None:
-            again = msgspec.structs.replace(self._request, start=self._position, limit=self._left)
+            start = "earliest" if self._position is None else self._position.text
+            again = msgspec.structs.replace(self._request, start=start, limit=self._left)
             reader = self._reader = self._opened(again)
         batch, self._held = self._held, None
         if batch is None:
@@ -134,11 +144,11 @@ class RemoteReader(Iterator[pa.RecordBatch]):
         if self._closed.is_set():
             self._let_go()  # closed while it was being opened
             return None
-        self._position = dict(reader.position)
+        self._move_to(reader.position or self._position)
         self._lost_since, self._failures = None, 0
         if batch is not None and self._overtaken is not None:
             batch = self._overtaken.without(batch)  # a lost connection was made again at the position
-            self._overtaken.handed_out(batch, self._position)
+            self._overtaken.handed_out(batch, self.position)
         if batch is not None:
             if self._left is not None:
                 self._left -= batch.num_rows
@@ -151,6 +161,13 @@ class RemoteReader(Iterator[pa.RecordBatch]):
             self.close()
         return None
 
+    def _move_to(self, position: Position | None) -> None:
+        known, self._position = self._position, position
+        if self._overtaken is not None and (
+            position is None or known is None or position.generation != known.generation
+        ):
+            self._overtaken = Overtaken()  # those were of a generation that is over
+
     def _lost(self, error: Unavailable | Backpressure) -> None:
         """Let go of the connection and wait a little, or give up."""
         self._let_go()
@@ -161,7 +178,7 @@ class RemoteReader(Iterator[pa.RecordBatch]):
             self.close()
             raise Unavailable(
                 f"{self._request.stream} could not be followed for {now - self._lost_since:.0f} s: {error.message}",
-                hint=f"when the node is back, read(start={self._position}, follow=True) goes on",
+                hint=f"when the node is back, read(start={self.position.text!r}, follow=True) goes on",
             ) from error
         pause = min(PAUSE_SECONDS_FIRST * 2 ** (self._failures - 1), PAUSE_SECONDS_MAX) * random.uniform(0.5, 1.0)
         logger.debug("%s: %s; going on in %.2f s", self._request.stream, error.message, pause)

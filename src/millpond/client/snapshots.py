@@ -69,4 +69,6 @@ def _marked(entries: pa.Table) -> tuple[StreamDefinition, SnapshotMark]:
 def _settled(definition: StreamDefinition, mark: SnapshotMark, entries: pa.Table) -> SettledSnapshot:
     schema = stored_schema(definition.schema)
     objects = ObjectIndex(entries.replace_schema_metadata(None), schema)
-    return SettledSnapshot(mark.version, mark.boundary, objects, mark.root, schema, LocalStorage(), mark.warnings)
+    return SettledSnapshot(
+        mark.version, mark.boundary, objects, mark.root, schema, LocalStorage(), mark.warnings, definition.generation
+    )

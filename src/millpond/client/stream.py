@@ -43,7 +43,7 @@ from millpond.query import QueryReport, SegmentListing, Snapshot, Start, Where, 
 from millpond.query.lookup import check_limit, wanted
 from millpond.query.reader import check_bounds
 from millpond.wire import requests as ask
-from millpond.wire.answers import Counted, StreamInfo
+from millpond.wire.answers import Counted, StreamInfo, TruncatePlan
 from millpond.wire.status import StreamStatus
 
 
@@ -332,6 +332,17 @@ class RemoteStream:
         request = ask.Vacuum(self._name, f"{seconds}s", preview, id=self.id)
         report: VacuumReport = self._connection.ask(request, VacuumReport)
         return report
+
+    def truncate(self, *, preview: bool = False) -> TruncatePlan:
+        """Discard all records, live and settled, at one moment; its next generation begins, empty, at offset 0.
+
+        Appends and followers go over to it by themselves; positions of the old one are refused. Returns what is gone,
+        which is also on record in `_pond/audit`, or, with `preview`, what would be.
+        """
+        self._check_there()
+        request = ask.Truncate(self._name, id=self.id, preview=preview)
+        gone: TruncatePlan = self._connection.ask(request, TruncatePlan)
+        return gone
 
     def status(self) -> StreamStatus:
         """Where the stream stands."""

@@ -19,6 +19,7 @@ from millpond.errors import InvalidValue, MillpondError, Unavailable
 from millpond.flight.errors import as_ours, raised_as_ours
 from millpond.flight.messages import Credit, PushNote, decode_note, encode_note, encode_request, failure_in
 from millpond.flight.patience import within
+from millpond.model.offsets import Position
 from millpond.wire.requests import Read
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class Follower:
         self._failure: MillpondError | None = None
         self._closed = threading.Event()
         self._writing = threading.Lock()
-        self._position: dict[int, int] = {}
+        self._position = Position({}, 1)
         self._owed_bytes = 0
         self._silent_seconds = 0.0
         with raised_as_ours(location):
@@ -72,9 +73,9 @@ class Follower:
         return self._reader.schema
 
     @property
-    def position(self) -> dict[int, int]:
+    def position(self) -> Position:
         """The next offset per streamlet: behind everything that was handed out, and behind what did not match."""
-        return dict(self._position)
+        return self._position
 
     @property
     def closed(self) -> bool:
@@ -101,7 +102,7 @@ class Follower:
                 raise self._failure
             return None
         batch, note = arrived
-        self._position = dict(note.position)
+        self._position = Position(note.position, note.generation)
         if batch is not None:
             self._took(note.bytes)
         return batch

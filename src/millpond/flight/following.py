@@ -103,7 +103,7 @@ class Following:
     def _push(self) -> None:
         try:
             self._writer.begin(self._source.schema)
-            self._say(PushNote(self._source.position))  # where it begins: "latest" is a place now
+            self._say(PushNote.at(self._source.position))  # where it begins: "latest" is a place now
             while self._wanted():
                 self._check_heard()
                 if self._has_credit():
@@ -113,7 +113,7 @@ class Following:
                     break
             if not self._source.closed:  # cut short, which is not an end: whoever reads must know
                 raise PondClosed("the node is closing", hint="read on from the position when it is back")
-            self._say(PushNote(self._source.position, end=True))
+            self._say(PushNote.at(self._source.position, end=True))
         except Exception as error:
             self._failure = self._failure or error
             self._tell_failure(error)
@@ -153,13 +153,13 @@ class Following:
         batch = _apart(batch)
         with self._changed:
             self._credit -= size
-        self._writer.write_with_metadata(batch, encode_note(PushNote(self._source.position, size)))
+        self._writer.write_with_metadata(batch, encode_note(PushNote.at(self._source.position, bytes=size)))
         self._meter.bytes_out += size
         self._sent = time.monotonic()
 
     def _beat_if_due(self) -> None:
         if time.monotonic() - self._sent >= self._limits.heartbeat_seconds:
-            self._say(PushNote(self._source.position))
+            self._say(PushNote.at(self._source.position))
 
     def _say(self, note: PushNote) -> None:
         self._writer.write_metadata(encode_note(note))
@@ -167,7 +167,7 @@ class Following:
 
     def _tell_failure(self, error: Exception) -> None:
         try:
-            self._say(PushNote(self._source.position, failure=msgspec.Raw(failure_of(error))))
+            self._say(PushNote.at(self._source.position, failure=msgspec.Raw(failure_of(error))))
         except Exception as gone:  # the call's status says it as well, if there is anybody left to hear it
             self._failure = self._failure or gone
 

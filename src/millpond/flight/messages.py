@@ -16,7 +16,7 @@ from pyarrow import flight
 from millpond.errors import InvalidInput, InvalidValue, MillpondError, NoSuchRoute, TooLarge
 from millpond.log.engine import Ack
 from millpond.model.definition import check_durability
-from millpond.model.offsets import OffsetRange
+from millpond.model.offsets import OffsetRange, Position
 from millpond.wire.failures import decode_failure
 from millpond.wire.requests import Append, Call, Fetch, Read, StreamRequest
 from millpond.wire.ticket import TICKET_BYTES_MAX, LiveTicket, decode_ticket
@@ -67,6 +67,12 @@ class PushNote(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes: int = 0
     end: bool = False
     failure: msgspec.Raw = msgspec.Raw(b"")
+    generation: int = 1
+
+    @classmethod
+    def at(cls, position: Position, **more: Any) -> PushNote:
+        """For one that stands there."""
+        return cls(position, generation=position.generation, **more)
 
 
 _CALL_NAMES = {kind.__struct_config__.tag: kind for kind in Call.__args__}

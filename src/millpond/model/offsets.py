@@ -40,6 +40,21 @@ class OffsetRange:
         return OffsetRange(start, max(start, min(self.stop, other.stop)))
 
 
+class Position(dict[int, int]):
+    """The next offset per streamlet, and the generation that the offsets are of: kept, and given as `start` later, it
+    is refused if the stream was truncated meanwhile. `text` says the same in a line; a plain dict of it leaves the
+    generation out."""
+
+    def __init__(self, offsets: Mapping[int, int], generation: int) -> None:
+        super().__init__(offsets)
+        self.generation = generation
+
+    @property
+    def text(self) -> str:
+        """As `start` takes it from a command line or an address: `g2,0:120,1:80`."""
+        return ",".join([f"g{self.generation}", *(f"{streamlet}:{self[streamlet]}" for streamlet in sorted(self))])
+
+
 def ranges_between(start: Mapping[int, int], stop: Mapping[int, int]) -> dict[int, OffsetRange]:
     """Per streamlet what lies between two marks (a boundary and a head, say); empty ranges are left out."""
     found = {}

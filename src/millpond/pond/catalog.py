@@ -1,7 +1,7 @@
 """The catalog: which streams there are, itself kept in a stream (K12).
 
-Each record of `_pond/catalog` says what happened to one stream: created or altered (with its whole definition) or
-dropped. Reading them in order gives the streams of now; ids go upwards and are never used twice (I2).
+Each record of `_pond/catalog` says what happened to one stream: created, altered or truncated (with its whole
+definition) or dropped. Reading them in order gives the streams of now; ids go upwards and are never used twice (I2).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Catalog:
 
     def apply(self, op: str, definition: StreamDefinition) -> None:
         """One record's effect."""
-        if op in ("create", "alter"):
+        if op in ("create", "alter", "truncate"):
             self.streams[definition.name] = definition
         elif op == "drop":
             self.streams.pop(definition.name, None)

@@ -10,6 +10,7 @@ import base64
 import binascii
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,7 @@ class PondDesk:
             ask.Create: self._create,
             ask.Alter: self._alter,
             ask.Drop: self._drop,
+            ask.Truncate: lambda caller, request: self._stream(request).truncate(preview=request.preview),
             ask.Settle: self._settle,
             ask.StreamStatus: lambda caller, request: self._stream(request).status(),
             ask.PondStatus: lambda caller, request: pond.status(),
@@ -309,7 +311,9 @@ def _sees(caller: Caller, stream: str) -> bool:
 
 
 def _snapshot(stream: Stream) -> tuple[model.StreamDefinition, Snapshot, str]:
-    return stream.definition, stream.snapshot(), stream.archive.root
+    definition, snapshot = stream.definition, stream.snapshot()
+    # Of one generation, also if it is being truncated.
+    return replace(definition, generation=snapshot.generation), snapshot, stream.archive.root
 
 
 def _mark(definition: model.StreamDefinition, snapshot: Snapshot, root: str) -> SnapshotMark:

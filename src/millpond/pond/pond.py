@@ -9,7 +9,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +21,10 @@ from millpond.consume.face import ConsumerFace
 from millpond.consume.protocol import GroupDesk
 from millpond.errors import Damaged, MillpondError, PondClosed, StreamExists, StreamNotFound, TooLarge
 from millpond.files import WithFiles
-from millpond.ingest import Ingest
 from millpond.ingest.producer import Producer
 from millpond.log.embedded.engine import EmbeddedLog
-from millpond.log.engine import Part
 from millpond.model.definition import Durability, Settle, StreamDefinition, altered_definition, new_definition
 from millpond.model.names import check_name
-from millpond.model.offsets import ranges_between
 from millpond.model.stored_definition import encode_definition
 from millpond.model.units import Duration, Size
 from millpond.pond.background import Background
@@ -38,13 +34,16 @@ from millpond.pond.desk import PondDesk
 from millpond.pond.directory import PondDirectory
 from millpond.pond.file_calls import HereFile
 from millpond.pond.gate import SecretGate
+from millpond.pond.own_records import OwnRecords
 from millpond.pond.staging import Staging
 from millpond.pond.stream import Stream
+from millpond.pond.truncating import truncate
 from millpond.pond.verify import Progress, verify_pond
 from millpond.settings import Settings
 from millpond.storage import Storage
 from millpond.telemetry import Telemetry
 from millpond.wire.access import Grant, new_secret
+from millpond.wire.answers import TruncatePlan
 from millpond.wire.served import Change
 from millpond.wire.status import PondStatus, StreamStatus, VerifyReport
 
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from millpond.flight import FlightDoor
 
 DEFAULT_SETTLE = Settle()
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Pond(ConsumerFace, WithFiles):
@@ -81,7 +79,8 @@ class Pond(ConsumerFace, WithFiles):
         self.staging = Staging(storage, os.path.join(directory.path, "spill"), clock, settings)
         for definition in OWN_STREAMS:
             log.add_stream(definition)
-        self._catalog = Catalog.replay(self._own_records(CATALOG))
+        self._own = OwnRecords(log, clock)
+        self._catalog = Catalog.replay(self._own.read(CATALOG))
         self._finish_drops()
         self._streams = {name: self._open_stream(d) for name, d in self._catalog.streams.items()}
         log.forget_unclaimed()
@@ -180,8 +179,7 @@ class Pond(ConsumerFace, WithFiles):
             stream = self.stream(name)
             definition, status = stream.definition, stream.status()
             detail = f"rows_live={status.rows_live} rows_settled={status.rows_settled} id={definition.id}"
-            self._audit("drop", name, detail)
-            self._record("drop", definition)
+            self._record("drop", definition, detail)
             del self._streams[name]
             stream.redefine(None)
             self.coordinator.forget(definition.id)
@@ -201,7 +199,7 @@ class Pond(ConsumerFace, WithFiles):
         """What was discarded, when and why: the records of `_pond/audit`."""
         self._check_open()
         schema = AUDIT.schema
-        return pa.Table.from_batches([b.select(schema.names) for b in self._own_records(AUDIT)], schema)
+        return pa.Table.from_batches([b.select(schema.names) for b in self._own.read(AUDIT)], schema)
 
     def _open_stream(self, definition: StreamDefinition) -> Stream:
         root = os.path.join(self._directory.archive, definition.directory)
@@ -227,6 +225,7 @@ class Pond(ConsumerFace, WithFiles):
             self.telemetry,
             self.id,
             self._producers.add,
+            self._truncate,
             self.staging,
             self._audit,
             self._processed,
@@ -239,29 +238,27 @@ class Pond(ConsumerFace, WithFiles):
             if self._storage.exists(directory):
                 self._storage.remove_tree(directory)
 
-    # The pond's own streams.
-
-    def _own_records(self, definition: StreamDefinition) -> Iterator[pa.RecordBatch]:
-        heads = self._log.heads(definition.id)
-        for streamlet, offsets in ranges_between({}, heads).items():
-            yield from self._log.read(definition.id, streamlet, offsets)
-
-    def _append_own(self, definition: StreamDefinition, row: dict[str, Any]) -> None:
-        now = self._clock.now_micros()
-        parts: list[Part] = Ingest(definition).prepare([{"time": _EPOCH + timedelta(microseconds=now), **row}], now)
-        self._log.append(definition.id, parts, ingest_micros=now, durability="disk")
+    def _truncate(self, stream: Stream) -> TruncatePlan:
+        """See `Stream.truncate`."""
+        with self._changing():
+            gone = truncate(stream, self._log, lambda definition, detail: self._record("truncate", definition, detail))
+            self._tell(Change("truncated", stream.name))
+            return gone
 
     def _audit(self, action: str, stream: str, detail: str) -> None:
         """Put a discard on record, durably, before it happens (I6)."""
-        self._append_own(AUDIT, {"action": action, "stream": stream, "detail": detail})
+        self._own.append((AUDIT, {"action": action, "stream": stream, "detail": detail}))
 
     def _processed(self, stream_id: int) -> Mapping[int, int] | None:
         """What every consumer group of a stream has processed; None if it has no groups."""
         return self.coordinator.pins(stream_id) or None
 
-    def _record(self, op: str, definition: StreamDefinition) -> None:
-        """Put a change on record, durably, and let it take effect in the catalog."""
-        self._append_own(CATALOG, {"op": op, "stream": definition.id, "body": encode_definition(definition)})
+    def _record(self, op: str, definition: StreamDefinition, discarded: str = "") -> None:
+        """Put a change on record, durably, with what it discards, and let it take effect in the catalog."""
+        records = [(CATALOG, {"op": op, "stream": definition.id, "body": encode_definition(definition)})]
+        if discarded:
+            records.append((AUDIT, {"action": op, "stream": definition.name, "detail": discarded}))
+        self._own.append(*records)
         self._catalog.apply(op, definition)
 
     @contextlib.contextmanager

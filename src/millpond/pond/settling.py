@@ -17,7 +17,7 @@ import pyarrow as pa
 from millpond.archive.settle import SettleReport
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
-from millpond.errors import InvalidValue, MillpondError, SettleFailed
+from millpond.errors import InvalidValue, MillpondError, SettleFailed, Truncated
 from millpond.log.engine import LogEngine
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange, ranges_between
@@ -80,6 +80,8 @@ class Settling:
             appended, began = self._log.appended_bytes(self.definition.id), self._clock.monotonic_seconds()
             try:
                 report = self._settle()
+            except Truncated:
+                report = None  # nothing is left of what was to settle
             except BaseException as error:
                 self._failed(error)
                 if isinstance(error, MillpondError) or not isinstance(error, Exception):
@@ -96,15 +98,20 @@ class Settling:
 
     def _settle(self) -> SettleReport | None:
         stream_id = self.definition.id
-        start = self._archive.snapshot(refresh=True).boundary
-        heads = self._log.heads(stream_id)
+        settled = self._archive.snapshot(refresh=True)
+        generation, heads = self._log.standing(stream_id)
+        start = settled.boundary if settled.generation == generation else {}  # truncated a moment ago
         self._log.sync()
         ranges = ranges_between(start, heads)
         report = None
         if ranges:
             stop = {streamlet: offsets.stop for streamlet, offsets in ranges.items()}
             report = self._archive.settle(
-                start, {**start, **stop}, self._batches(ranges), object_bytes=self._settings.block_bytes
+                start,
+                {**start, **stop},
+                self._batches(generation, ranges),
+                object_bytes=self._settings.block_bytes,
+                generation=generation,
             )
         self._pins.settled(self._archive.snapshot().boundary)
         self._let_go()
@@ -112,8 +119,9 @@ class Settling:
 
     def _let_go(self) -> None:
         """Of what has settled and is not pinned."""
-        stream_id = self.definition.id
-        self._log.release(stream_id, self._pins.floor(stream_id, self._archive.snapshot().boundary))
+        stream_id, settled = self.definition.id, self._archive.snapshot()
+        floor = self._pins.floor(stream_id, settled.boundary)
+        self._log.release(stream_id, floor, generation=settled.generation)
 
     def unpin(self) -> None:
         """Let go of what is no longer pinned, if it is time to look."""
@@ -125,9 +133,9 @@ class Settling:
             finally:
                 self.alone.release()
 
-    def _batches(self, ranges: dict[int, OffsetRange]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, generation: int, ranges: dict[int, OffsetRange]) -> Iterator[pa.RecordBatch]:
         for streamlet, offsets in ranges.items():
-            yield from self._log.read(self.definition.id, streamlet, offsets)
+            yield from self._log.read(self.definition.id, streamlet, offsets, generation=generation)
 
     def compact(self) -> None:
         """Merge small objects, if there are enough of them."""

@@ -31,10 +31,11 @@ from millpond.pond.loading import Loading
 from millpond.pond.pins import Pins, Processed
 from millpond.pond.settling import Settling
 from millpond.pond.staging import Staging
+from millpond.pond.truncating import plan
 from millpond.query import Halves, QueryReport, ReadMeter, SegmentListing, Snapshot, Start, StreamReader, Where
 from millpond.settings import Settings
 from millpond.telemetry import StreamTelemetry, Telemetry
-from millpond.wire.answers import StreamInfo
+from millpond.wire.answers import StreamInfo, TruncatePlan
 from millpond.wire.served import Door
 from millpond.wire.status import StreamStatus
 
@@ -53,6 +54,7 @@ class Stream:
         telemetry: Telemetry,
         pond_id: str,
         on_producer: Callable[[Producer], None],
+        truncate: Callable[[Stream], TruncatePlan],
         staging: Staging,
         record: Callable[[str, str, str], None],
         processed: Processed,
@@ -60,7 +62,7 @@ class Stream:
         self._definition: StreamDefinition | None = definition
         self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
         self._settings, self._open_door, self._pond_id = settings, open_door, pond_id
-        self._on_producer = on_producer
+        self._on_producer, self._truncate = on_producer, truncate
         self.telemetry, self._refused = StreamTelemetry(), telemetry.log.refused
         self._take_in(definition)
         self.halves = Halves(lambda: self.definition, log, archive, clock)
@@ -322,6 +324,14 @@ class Stream:
             raise Backpressure(f"{self._name} is being loaded", hint="try again when the load is done")
         report = self._archive.vacuum(self._clock.now_micros() - int(seconds * 1e6), preview=preview)
         return replace(report, stream=self._name)
+
+    def truncate(self, *, preview: bool = False) -> TruncatePlan:
+        """Discard all records, live and settled, at one moment; its next generation begins, empty, at offset 0.
+
+        Appends and followers go over to it by themselves; positions of the old one are refused. Returns what is gone,
+        which is also on record in `_pond/audit`, or, with `preview`, what would be.
+        """
+        return plan(self, done=False) if preview else self._truncate(self)
 
     def status(self) -> StreamStatus:
         """Where the stream stands."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from millpond.model.offsets import Position
 from millpond.query import StreamReader
 
 # As often as that it is asked whether the caller may still read.
@@ -26,7 +27,7 @@ class WatchedReader:
         return self._reader.schema
 
     @property
-    def position(self) -> dict[int, int]:
+    def position(self) -> Position:
         return self._reader.position
 
     @property

@@ -23,8 +23,9 @@ import pyarrow as pa
 
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock, SystemClock
-from millpond.errors import OffsetGone
+from millpond.errors import OffsetGone, Truncated
 from millpond.log.engine import LogEngine
+from millpond.log.live import truncated
 from millpond.model.definition import StreamDefinition
 from millpond.model.ingested import ingested_since
 from millpond.model.offsets import OffsetRange
@@ -50,8 +51,8 @@ class Halves:
         self.log = log
         self.archive = archive
         self._clock = clock or SystemClock()
-        # Per streamlet what was dropped live in this process, and by which cutoff.
-        self._dropped: dict[int, tuple[OffsetRange, int]] = {}
+        # Per generation and streamlet what was dropped live in this process, and by which cutoff.
+        self._dropped: dict[tuple[int, int], tuple[OffsetRange, int]] = {}
 
     @property
     def definition(self) -> StreamDefinition:
@@ -59,20 +60,33 @@ class Halves:
         return self._definition()
 
     def snapshot(self) -> Snapshot:
-        """What is there now. The order matters: see above."""
+        """What is there now. The order matters: see above. The log says which generation it is."""
+        while True:
+            definition = self.definition
+            settled = self.archive.snapshot()
+            floor = self.log.starts(definition.id) if definition.settle is None else {}
+            generation, heads = self.log.standing(definition.id)
+            if settled.generation == generation:
+                fixed = {s: max(heads.get(s, 0), settled.boundary.get(s, 0)) for s in range(definition.streamlets)}
+                fixed |= loaded(settled, definition)
+                return Snapshot(settled, fixed, generation, self.cutoff_micros(), floor)
+            # Truncated a moment ago: nothing of the new generation has settled yet.
+            self.archive.begin_generation(generation)
+
+    @property
+    def generation(self) -> int:
+        """The stream's generation now."""
+        return self.log.standing(self.definition.id).generation
+
+    def heads(self, generation: int | None = None) -> dict[int, int]:
+        """Where each streamlet ends now, without a snapshot of what has settled. Quick. `Truncated` if `generation` is
+        given and not the stream's any more."""
         definition = self.definition
         settled = self.archive.snapshot()
-        floor = self.log.starts(definition.id) if definition.settle is None else {}
-        heads = self.log.heads(definition.id)
-        fixed = {s: max(heads.get(s, 0), settled.boundary.get(s, 0)) for s in range(definition.streamlets)}
-        return Snapshot(
-            settled, fixed | loaded(settled, definition), definition.generation, self.cutoff_micros(), floor
-        )
-
-    def heads(self) -> dict[int, int]:
-        """Where each streamlet ends now, without a snapshot of what has settled. Quick."""
-        definition = self.definition
-        return self.log.heads(definition.id) | loaded(self.archive.snapshot(), definition)
+        now, heads = self.log.standing(definition.id)
+        if generation is not None and (generation != now or generation != settled.generation):
+            raise truncated(definition.name, generation, now)
+        return heads | loaded(settled, definition)
 
     def wait(self, beyond: Mapping[int, int], timeout_seconds: float) -> bool:
         """Whether there is something past the offsets given, at once or before the time is up. A load is noticed at the
@@ -91,11 +105,12 @@ class Halves:
 
     def note_dropped(self, ranges: Mapping[int, OffsetRange], cutoff_micros: int) -> None:
         """These live records, ingested before the cutoff, are about to be let go of without having settled."""
-        dropped = dict(self._dropped)
+        generation = self.generation
+        dropped = {key: known for key, known in self._dropped.items() if key[0] == generation}
         for streamlet, offsets in ranges.items():
-            known, before = dropped.get(streamlet, (offsets, cutoff_micros))
+            known, before = dropped.get((generation, streamlet), (offsets, cutoff_micros))
             hull = OffsetRange(min(known.start, offsets.start), max(known.stop, offsets.stop))
-            dropped[streamlet] = (hull, max(before, cutoff_micros))
+            dropped[generation, streamlet] = (hull, max(before, cutoff_micros))
         self._dropped = dropped
 
     def read_range(
@@ -121,9 +136,8 @@ class Halves:
         reading = [*columns, *(() if OFFSET in columns or counted else (OFFSET,))]
         at = offsets.start
         while at < offsets.stop:
-            self.check_generation(generation)
             held = True
-            for batch in self._while_live(streamlet, OffsetRange(at, offsets.stop), reading, predicate):
+            for batch in self._while_live(generation, streamlet, OffsetRange(at, offsets.stop), reading, predicate):
                 if batch is None:
                     held = False
                 else:
@@ -132,8 +146,9 @@ class Halves:
             if held:
                 return
             settled = self.archive.snapshot()
-            self.check_generation(generation)
-            self._check_dropped(streamlet, OffsetRange(at, offsets.stop), cutoff_micros)
+            if settled.generation != generation:
+                raise truncated(self.definition.name, generation, self.generation)
+            self._check_dropped(generation, streamlet, OffsetRange(at, offsets.stop), cutoff_micros)
             reached = min(settled.boundary.get(streamlet, 0), offsets.stop)
             if reached <= at:
                 at = self._past_floor(streamlet, OffsetRange(at, offsets.stop))
@@ -143,31 +158,38 @@ class Halves:
             at = reached
 
     def _while_live(
-        self, streamlet: int, offsets: OffsetRange, columns: Sequence[str], predicate: Predicate | None
+        self,
+        generation: int,
+        streamlet: int,
+        offsets: OffsetRange,
+        columns: Sequence[str],
+        predicate: Predicate | None,
     ) -> Iterator[pa.RecordBatch | None]:
         """The range for as long as the log has it; None at the end if it let go of the rest."""
         if streamlet == self.definition.load_streamlet:
             yield None
             return
         try:
-            for batch in self.log.read(self.definition.id, streamlet, offsets, columns=columns, predicate=predicate):
+            stream_id = self.definition.id
+            for batch in self.log.read(
+                stream_id, streamlet, offsets, columns=columns, predicate=predicate, generation=generation
+            ):
                 if batch.num_rows:
                     yield batch
+        except Truncated:
+            raise
         except OffsetGone:
             yield None
 
     def check_generation(self, generation: int) -> None:
-        """`OffsetGone` if the stream was truncated since: its offsets mean other records now."""
-        definition = self.definition
-        if definition.generation != generation:
-            raise OffsetGone(
-                f"{definition.name} was truncated: generation {generation} is gone, this is {definition.generation}",
-                hint='read it anew with start="earliest"',
-            )
+        """`Truncated` if the stream was since: its offsets mean other records now."""
+        now = self.generation
+        if now != generation:
+            raise truncated(self.definition.name, generation, now)
 
-    def _check_dropped(self, streamlet: int, offsets: OffsetRange, cutoff_micros: int | None) -> None:
+    def _check_dropped(self, generation: int, streamlet: int, offsets: OffsetRange, cutoff_micros: int | None) -> None:
         """`OffsetGone` if of these records some were dropped that had not expired by this cutoff."""
-        dropped, cutoff = self._dropped.get(streamlet, (OffsetRange(0, 0), 0))
+        dropped, cutoff = self._dropped.get((generation, streamlet), (OffsetRange(0, 0), 0))
         if len(dropped.intersect(offsets)) and (cutoff_micros is None or cutoff > cutoff_micros):
             raise OffsetGone(
                 f"offsets {dropped.intersect(offsets)} of streamlet {streamlet} of {self.definition.name} have expired "

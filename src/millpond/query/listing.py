@@ -41,10 +41,14 @@ class SegmentListing:
 def segments(halves: Halves) -> list[SegmentListing]:
     """The settled ones first, then the live ones, each by offset."""
     snapshot = halves.snapshot()
+    live = _live_segments(halves, snapshot)
+    while halves.generation != snapshot.generation:
+        snapshot = halves.snapshot()
+        live = _live_segments(halves, snapshot)
     objects = snapshot.settled.objects
     settled = [_settled(objects, at) for at in np.flatnonzero(~snapshot.expired_objects).tolist()]
     settled.sort(key=lambda found: (found.offsets.start if found.offsets else 0, found.id))
-    return settled + [_live(info) for info in _live_segments(halves, snapshot)]
+    return settled + [_live(info) for info in live]
 
 
 def read_segment(halves: Halves, segment_id: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.archive.snapshot import SettledSnapshot
-from millpond.errors import InvalidValue
+from millpond.errors import InvalidValue, OffsetGone
 from millpond.model.definition import StreamDefinition
 from millpond.model.hashing import streamlet_of
 from millpond.model.ingested import ingested_since
@@ -42,8 +42,22 @@ LIMIT_MAX = 100_000
 def get(halves: Halves, value: Any = None, *, limit: int = 10, secondary: Mapping[str, Any] | None = None) -> pa.Table:
     """At most `limit` records with this primary key, or with this one secondary key; all columns, newest first."""
     check_limit(limit)
+    sought = wanted(halves.definition, value, secondary or {})
+    while True:
+        generation = halves.generation
+        try:
+            found = _newest(halves, sought, limit)
+        except OffsetGone:
+            if halves.generation == generation:
+                raise
+        else:
+            if halves.generation == generation:
+                return found
+        # The stream was truncated meanwhile: what was found is gone.
+
+
+def _newest(halves: Halves, sought: Wanted, limit: int) -> pa.Table:
     definition = halves.definition
-    sought = wanted(definition, value, secondary or {})
     heads, cutoff = halves.log.heads(definition.id), halves.cutoff_micros()
     live = halves.log.find(
         definition.id,
@@ -54,7 +68,7 @@ def get(halves: Halves, value: Any = None, *, limit: int = 10, secondary: Mappin
         below=heads,
         since_micros=cutoff,
     )
-    settled = halves.archive.snapshot()
+    settled = halves.snapshot().settled
     loads = loaded(settled, definition)
     best = _Newest(Projection.of(definition, None, system=True), sought.streamlet is None or bool(loads), limit)
     best.add([batch.filter(pa.array(at_or_above(batch, settled.boundary))) for batch in live])

@@ -129,6 +129,10 @@ class MergedReader(StreamReader):
         self._known_at = self._now()  # before the heads are taken: up to here they are complete
         return super()._take_snapshot()
 
+    def _go_over(self) -> Snapshot:
+        self._overtaken, self._went_out = Overtaken(), _BEFORE
+        return super()._go_over()
+
     def _take_heads(self) -> Mapping[int, int]:
         self._known_at = self._now()
         return super()._take_heads()

@@ -13,12 +13,13 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from millpond.errors import InvalidValue, OffsetGone
+from millpond.errors import InvalidValue, MillpondError, OffsetGone
 from millpond.log.engine import SegmentInfo
+from millpond.log.live import truncated
 from millpond.model.ingested import ingested_since
 from millpond.model.literal import parse_timestamp
 from millpond.model.misfit import shown
-from millpond.model.offsets import OffsetRange
+from millpond.model.offsets import OffsetRange, Position
 from millpond.model.schema import OFFSET, STREAMLET
 from millpond.query.halves import Halves
 from millpond.query.objects import spans_of
@@ -32,9 +33,14 @@ _FORMS = '"earliest", "latest", an offset, {streamlet: offset}, a datetime or an
 
 
 def parse_start(text: str) -> Start:
-    """Where to begin: a word, a time, an offset, or offsets per streamlet; what none of them is, `resolve` refuses."""
+    """Where to begin: a word, a time, an offset, or offsets per streamlet, with or without their generation; what none
+    of them is, `resolve` refuses."""
     if _is_offset(text):
         return int(text)
+    generation, comma, offsets = text.partition(",")
+    if generation[:1] == "g" and _is_offset(generation[1:]):
+        placed = parse_start(offsets) if comma else {}
+        return Position(placed, int(generation[1:])) if type(placed) is dict else text
     pairs = [part.split(":") for part in text.split(",")]
     if all(len(pair) == 2 and _is_offset(pair[0].strip()) and _is_offset(pair[1].strip()) for pair in pairs):
         # "12:30" is streamlet 12 at offset 30: a time has a date.
@@ -69,10 +75,21 @@ def resolve(halves: Halves, snapshot: Snapshot, start: Start) -> dict[int, int]:
                     hint=f"start={{0: {start}, 1: ...}}",
                 )
             return _checked({0: start}, halves, snapshot)
+        case Position() if start.generation != snapshot.generation:
+            raise _of_another_generation(start, halves, snapshot)
         case Mapping():
             return _checked(start, halves, snapshot)
         case _:
             raise InvalidValue(f"no place to start: {shown(start)}", hint=_FORMS)
+
+
+def _of_another_generation(start: Position, halves: Halves, snapshot: Snapshot) -> MillpondError:
+    name = halves.definition.name
+    if start.generation < snapshot.generation:
+        return truncated(name, start.generation, snapshot.generation)
+    return InvalidValue(
+        f"{name} has no generation {start.generation} yet", hint=f"this is generation {snapshot.generation}"
+    )
 
 
 def _earliest(halves: Halves, snapshot: Snapshot) -> dict[int, int]:

@@ -14,9 +14,9 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from millpond.errors import InvalidValue, PondClosed
+from millpond.errors import InvalidValue, PondClosed, Truncated
 from millpond.log.keeper import release_unused
-from millpond.model.offsets import ranges_between
+from millpond.model.offsets import Position, ranges_between
 from millpond.model.predicate import Predicate
 from millpond.model.schema import INGEST_TIME, OFFSET
 from millpond.query.halves import Halves
@@ -50,8 +50,7 @@ def read(
     definition = halves.definition
     projection = Projection.of(definition, columns, system=True)
     predicate = ready(where, definition.schema)
-    snapshot = halves.snapshot()
-    position = resolve(halves, snapshot, start)
+    snapshot, position = _begin(halves, start)
     return (make or StreamReader)(
         halves,
         snapshot,
@@ -63,6 +62,20 @@ def read(
         limit=limit,
         meter=meter,
     )
+
+
+def _begin(halves: Halves, start: Start) -> tuple[Snapshot, dict[int, int]]:
+    """A snapshot, and where in it to start. One that a truncation overtook is taken again."""
+    while True:
+        snapshot = halves.snapshot()
+        try:
+            position = resolve(halves, snapshot, start)
+            halves.check_generation(snapshot.generation)
+        except Truncated:
+            if halves.generation == snapshot.generation:
+                raise
+        else:
+            return snapshot, position
 
 
 def check_bounds(batch_rows: int, limit: int | None) -> None:
@@ -110,9 +123,9 @@ class StreamReader(Iterator[pa.RecordBatch]):
             meter.follow(self)
 
     @property
-    def position(self) -> dict[int, int]:
+    def position(self) -> Position:
         """The next offset per streamlet: behind everything that was handed out, and behind what did not match."""
-        return dict(self._position)
+        return Position(self._position, self._generation)
 
     @property
     def schema(self) -> pa.Schema:
@@ -174,21 +187,14 @@ class StreamReader(Iterator[pa.RecordBatch]):
                 if self._meter is not None:
                     self._meter.came_back()
                 snapshot = self._take_snapshot()
-                self._halves.check_generation(self._generation)
-            yield from self._read_settled(snapshot)
-            heads, cutoff = snapshot.heads, snapshot.cutoff_micros
-            while not self._closed.is_set() and self._left != 0:
-                yield from self._read_live(heads, cutoff)
-                if not self._follow or self._left == 0:
+            while True:
+                try:
+                    yield from self._read_generation(snapshot)
                     return
-                while not self._closed.is_set():
-                    if self._halves.wait(self._read_to(), _LOOK_SECONDS):
-                        break
-                    yield None
-                    if self._holds_back:
-                        break
-                self._halves.check_generation(self._generation)
-                heads, cutoff = self._take_heads(), self._halves.cutoff_micros()
+                except Truncated:
+                    if not self._follow:
+                        raise
+                    snapshot = self._go_over()
         except PondClosed:
             if not self._follow:
                 raise
@@ -196,11 +202,40 @@ class StreamReader(Iterator[pa.RecordBatch]):
             if not self._resting:
                 self._closed.set()
 
+    def _read_generation(self, snapshot: Snapshot) -> Generator[pa.RecordBatch | None]:
+        """Rounds until the end, or until there is another generation."""
+        if snapshot.generation != self._generation:
+            self._halves.check_generation(self._generation)
+        yield from self._read_settled(snapshot)
+        heads, cutoff = snapshot.heads, snapshot.cutoff_micros
+        while not self._closed.is_set() and self._left != 0:
+            yield from self._read_live(heads, cutoff)
+            if not self._follow or self._left == 0:
+                return
+            while not self._closed.is_set():
+                grown = self._halves.wait(self._read_to(), _LOOK_SECONDS)
+                self._halves.check_generation(self._generation)
+                if grown:
+                    break
+                yield None
+                if self._holds_back:
+                    break
+            heads, cutoff = self._take_heads(), self._halves.cutoff_micros()
+
+    def _go_over(self) -> Snapshot:
+        """The stream was truncated: a follower goes on with the new generation, from its beginning."""
+        snapshot = self._take_snapshot()
+        while snapshot.generation != self._halves.generation:
+            snapshot = self._take_snapshot()
+        self._position = resolve(self._halves, snapshot, "earliest")
+        self._generation = snapshot.generation
+        return snapshot
+
     def _take_snapshot(self) -> Snapshot:
         return self._halves.snapshot()
 
     def _take_heads(self) -> Mapping[int, int]:
-        return self._halves.heads()
+        return self._halves.heads(self._generation)
 
     def _read_to(self) -> Mapping[int, int]:
         """Up to where everything was read, handed out or not."""

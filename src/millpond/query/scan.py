@@ -7,19 +7,22 @@ rows is not promised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import InvalidValue
+from millpond.errors import InvalidValue, Truncated
 from millpond.model.predicate import Predicate
 from millpond.model.schema import OFFSET
 from millpond.query.halves import Halves
 from millpond.query.projection import Projection, pieces
 from millpond.query.snapshot import Snapshot
 from millpond.query.terms import Where, both, is_never, ready
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,23 @@ def scan(
     halves: Halves, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
 ) -> pa.Table:
     """The records that match, as one table: the user's columns, or those named (system columns among them)."""
-    schema, batches = open_scan(halves, where, columns, limit)
-    return pa.Table.from_batches(list(batches), schema)
+
+    def once() -> pa.Table:
+        schema, batches = open_scan(halves, where, columns, limit)
+        return pa.Table.from_batches(list(batches), schema)
+
+    return _of_one_generation(halves, once)
+
+
+def _of_one_generation(halves: Halves, ask: Callable[[], T]) -> T:
+    """An answer that is given as a whole is found anew if the stream was truncated meanwhile."""
+    while True:
+        generation = halves.generation
+        try:
+            return ask()
+        except Truncated:
+            if halves.generation == generation:
+                raise
 
 
 def scan_batches(
@@ -104,7 +122,10 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[p
 
 def count(halves: Halves, where: Where = None) -> int:
     """How many records match. Without a predicate the settled half answers from its index, unread."""
-    predicate = ready(where, halves.definition.schema)
+    return _of_one_generation(halves, lambda: _count(halves, ready(where, halves.definition.schema)))
+
+
+def _count(halves: Halves, predicate: Predicate | None) -> int:
     snapshot = halves.snapshot()
     if is_never(predicate):
         return 0

@@ -12,9 +12,10 @@ import msgspec
 import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 
-from millpond.errors import InvalidInput, NoSuchRoute, StreamExists
+from millpond.errors import InvalidInput, NoSuchRoute, StreamExists, Truncated
 from millpond.ingest.json_lines import batch_to_lines
 from millpond.log.engine import Ack
+from millpond.model.offsets import Position
 from millpond.model.schema import OFFSET, STREAMLET
 from millpond.serve.asked import Asked
 from millpond.serve.forms import FOLLOW_FORMS, MEDIA_TYPE_OF, PAGE_FORMS, chosen_form, small_pieces, written
@@ -126,6 +127,10 @@ async def alter(door: RestDoor, asked: Asked) -> Response:
 
 async def drop(door: RestDoor, asked: Asked) -> Response:
     return await _call(door, asked, ask.Drop(asked.name, asked.query.preview))
+
+
+async def truncate(door: RestDoor, asked: Asked) -> Response:
+    return await _call(door, asked, ask.Truncate(asked.name, asked.query.preview))
 
 
 async def stream_status(door: RestDoor, asked: Asked) -> Response:
@@ -247,7 +252,7 @@ async def read(door: RestDoor, asked: Asked) -> Response:
         merge_within=query.merge_within,
     )
     schema, batches, position = await door.blocking(_page, asked, request)
-    following = place_text(position)
+    following = position.text
     if form == "json":
         lines = b",\n".join(batch_to_lines(batch)[:-1].replace(b"\n", b",\n") for batch in batches)
         body = b'{"records":[%b],"next":"%b"}' % (lines, following.encode())
@@ -256,7 +261,7 @@ async def read(door: RestDoor, asked: Asked) -> Response:
     return Response(body, 200, {_NEXT: following}, MEDIA_TYPE_OF[form])
 
 
-def _page(asked: Asked, request: ask.Read) -> tuple[pa.Schema, list[pa.RecordBatch], dict[int, int]]:
+def _page(asked: Asked, request: ask.Read) -> tuple[pa.Schema, list[pa.RecordBatch], Position]:
     reader = asked.desk.read(asked.caller, request)
     batches: list[pa.RecordBatch] = []
     size = 0
@@ -264,14 +269,9 @@ def _page(asked: Asked, request: ask.Read) -> tuple[pa.Schema, list[pa.RecordBat
         while size < PAGE_BYTES and (batch := reader.poll()) is not None:
             batches.append(batch)
             size += batch.nbytes
-        return reader.schema, batches, dict(reader.position)
+        return reader.schema, batches, reader.position
     finally:
         reader.close()
-
-
-def place_text(position: dict[int, int]) -> str:
-    """Offsets per streamlet, as `start` takes them."""
-    return ",".join(f"{streamlet}:{offset}" for streamlet, offset in sorted(position.items()))
 
 
 # Followed.
@@ -280,23 +280,32 @@ def place_text(position: dict[int, int]) -> str:
 async def _followed(door: RestDoor, asked: Asked) -> Response:
     query = asked.query
     form = chosen_form(query.format, asked.header("accept"), FOLLOW_FORMS)
-    start = asked.header("last-event-id") or query.start
+    resumed = asked.header("last-event-id")
     wanted = _columns(query.columns)
     columns = wanted
     if form == "sse" and wanted is not None:  # a record's id says where it is
         columns = (*wanted, *(name for name in (STREAMLET, OFFSET) if name not in wanted))
     door.check_followers()
-    request = ask.Read(
-        asked.name,
-        start,
-        True,
-        columns,
-        query.where,
-        batch_rows=FOLLOW_ROWS,
-        limit=query.limit,
-        merge_within=query.merge_within,
-    )
-    reader = await door.blocking(asked.desk.read, asked.caller, request)
+
+    def request(start: str) -> ask.Read:
+        return ask.Read(
+            asked.name,
+            start,
+            True,
+            columns,
+            query.where,
+            batch_rows=FOLLOW_ROWS,
+            limit=query.limit,
+            merge_within=query.merge_within,
+        )
+
+    try:
+        reader = await door.blocking(asked.desk.read, asked.caller, request(resumed or query.start))
+    except Truncated:
+        if not resumed:
+            raise
+        # While its connection was lost. A follower goes over to the new generation, from its beginning.
+        reader = await door.blocking(asked.desk.read, asked.caller, request("earliest"))
     pieces = (
         _following(door, reader, _event_writer(wanted, merged=query.merge_within is not None), _BEAT)
         if form == "sse"
@@ -306,7 +315,7 @@ async def _followed(door: RestDoor, asked: Asked) -> Response:
 
 
 # Of a batch, and the positions before and behind it, what is sent.
-Write = Callable[[pa.RecordBatch, dict[int, int], dict[int, int]], list[bytes]]
+Write = Callable[[pa.RecordBatch, Position, Position], list[bytes]]
 # What an idle follower is sent now and then, so that a connection that has died is noticed.
 _BEAT = b": still here\n\n"
 BEAT_SECONDS = 15.0
@@ -319,12 +328,15 @@ FOLLOW_ROWS = 256
 async def _following(door: RestDoor, reader: PatientReader, write: Write, beat: bytes = b"") -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     said = time.monotonic()
-    before = dict(reader.position)
+    before = reader.position
 
     def poll() -> list[bytes]:
-        batch = reader.poll()
-        found = [] if batch is None else write(batch, before, dict(reader.position))
-        before.update(reader.position)
+        nonlocal before
+        batch, now = reader.poll(), reader.position
+        if now.generation != before.generation:  # it went over to a new one, from its beginning
+            before = Position(dict.fromkeys(now, 0), now.generation)
+        found = [] if batch is None else write(batch, before, now)
+        before = now
         return found
 
     door.followers += 1
@@ -343,7 +355,7 @@ async def _following(door: RestDoor, reader: PatientReader, write: Write, beat: 
         door.followers -= 1
 
 
-def _lines(batch: pa.RecordBatch, before: dict[int, int], behind: dict[int, int]) -> list[bytes]:
+def _lines(batch: pa.RecordBatch, before: Position, behind: Position) -> list[bytes]:
     return [batch_to_lines(piece) for piece in small_pieces(batch)]
 
 
@@ -351,9 +363,9 @@ def _event_writer(wanted: tuple[str, ...] | None, *, merged: bool) -> Write:
     """Server-sent events: each record with the position behind it as its id. Where streamlets are merged by time,
     records before it may be held back still: the position is that of its whole batch then, once that is sent."""
 
-    def write(batch: pa.RecordBatch, before: dict[int, int], behind: dict[int, int]) -> list[bytes]:
+    def write(batch: pa.RecordBatch, before: Position, behind: Position) -> list[bytes]:
         shown = batch if wanted is None else batch.select(list(wanted))
-        at = dict(before)
+        at = Position(before, before.generation)
         found: list[bytes] = []
         places = zip(batch.column(STREAMLET).to_pylist(), batch.column(OFFSET).to_pylist(), strict=True)
         for (streamlet, offset), line in zip(places, batch_to_lines(shown).splitlines(), strict=True):
@@ -361,7 +373,7 @@ def _event_writer(wanted: tuple[str, ...] | None, *, merged: bool) -> Write:
                 at[streamlet] = offset + 1
             elif len(found) == batch.num_rows - 1:
                 at = behind
-            found.append(b"id: %b\ndata: %b\n\n" % (place_text(at).encode(), line))
+            found.append(b"id: %b\ndata: %b\n\n" % (at.text.encode(), line))
         return found
 
     return write
@@ -372,6 +384,6 @@ HANDLERS: dict[str, Handler] = {
     for handler in (
         healthz, readyz, metrics, about, pond_status, audit, verify, list_tokens, create_token, revoke_token,
         list_streams, create, describe, alter, drop, append, read, scan, get, count, explain, segments, stream_status,
-        settle, vacuum,
+        truncate, settle, vacuum,
     )
 }  # fmt: skip

@@ -42,6 +42,7 @@ STATUS_OF = {
     "fenced": 409,
     "transaction-over": 409,
     "offset-gone": 410,
+    "truncated": 410,
     "too-many-requests": 429,
     "backpressure": 503,
     "memory-full": 503,

@@ -251,6 +251,16 @@ ROUTES = (
     ),
     Route(
         "POST",
+        "/v1/streams/{name}/truncate",
+        "truncate",
+        "Discard all records; a new, empty generation begins.",
+        answers.TruncatePlan,
+        PreviewQuery,
+        right="admin",
+        errors=_CHANGING,
+    ),
+    Route(
+        "POST",
         "/v1/streams/{name}/settle",
         "settle",
         "Move what is live into the archive.",

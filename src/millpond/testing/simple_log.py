@@ -16,8 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.clock import SystemClock
-from millpond.errors import Backpressure, InvalidValue, OffsetGone, PondClosed, StreamNotFound, Truncated
+from millpond.errors import Backpressure, InvalidValue, OffsetGone, PondClosed, StreamNotFound
 from millpond.log.engine import Ack, EncodeRows, LogStatus, Part, RowAppender, SegmentInfo, Standing, StreamAppend, Told
+from millpond.log.live import truncated
 from millpond.model.definition import Durability, StreamDefinition
 from millpond.model.evaluate import filter_batch
 from millpond.model.ingested import ingested_since
@@ -226,8 +227,9 @@ class SimpleLog:
     def _piece(self, stream_id: int, number: int, piece: OffsetRange, generation: int | None) -> pa.RecordBatch:
         with self._grown:
             streamlet = self._streamlet(stream_id, number)
-            if generation not in (None, self._stream(stream_id).definition.generation):
-                raise Truncated(f"generation {generation} is gone", hint="read what is held")
+            definition = self._stream(stream_id).definition
+            if generation is not None and generation != definition.generation:
+                raise truncated(definition.name, generation, definition.generation)
             if piece.start < streamlet.start or piece.stop > streamlet.head:
                 held = OffsetRange(streamlet.start, streamlet.head)
                 raise OffsetGone(f"streamlet {number} holds {held}, not {piece}", hint="read what is held")

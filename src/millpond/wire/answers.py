@@ -122,6 +122,20 @@ class DropPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class TruncatePlan:
+    """What a truncation takes away. `generation` is the one that begins with it."""
+
+    stream: str
+    generation: int
+    rows_live: int
+    rows_settled: int
+    bytes_live: int
+    bytes_settled: int
+    objects: int
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SettlePlan:
     """What a settle would move: from the boundary to the heads."""
 

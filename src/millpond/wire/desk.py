@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from millpond.log.engine import Ack, Told
 from millpond.model.definition import StreamDefinition
+from millpond.model.offsets import Position
 from millpond.wire.access import Caller
 from millpond.wire.requests import Append, Call, Fetch, Read, StreamRequest
 from millpond.wire.ticket import LiveTicket
@@ -32,8 +33,8 @@ class Reader(Protocol):
     def schema(self) -> pa.Schema: ...
 
     @property
-    def position(self) -> Mapping[int, int]:
-        """The next offset per streamlet."""
+    def position(self) -> Position:
+        """The next offset per streamlet, and of which generation."""
         ...
 
     @property

@@ -114,6 +114,14 @@ class Drop(StreamRequest, frozen=True, tag="drop"):
     preview: bool = False
 
 
+class Truncate(StreamRequest, frozen=True, tag="truncate"):
+    """-> `TruncatePlan`: what is gone, or, with `preview`, what would be."""
+
+    right: ClassVar[Right | None] = "admin"
+
+    preview: bool = False
+
+
 class Settle(StreamRequest, frozen=True, tag="settle"):
     """-> `SettleReport | None`; with `preview` -> `SettlePlan`."""
 
@@ -301,6 +309,7 @@ Call = (
     | Create
     | Alter
     | Drop
+    | Truncate
     | Settle
     | StreamStatus
     | PondStatus

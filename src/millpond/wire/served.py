@@ -66,7 +66,7 @@ class ServedStream(Protocol):
 class Change:
     """Something that a listing of streams depends on has changed."""
 
-    kind: Literal["created", "altered", "dropped"]
+    kind: Literal["created", "altered", "truncated", "dropped"]
     name: str
 
 

@@ -1,4 +1,4 @@
-// Settle and drop: first what would happen, then whether to do it.
+// Settle, truncate and drop: first what would happen, then whether to do it.
 
 import { el, field } from "./dom.js";
 import { bytes, count, plural } from "./format.js";
@@ -66,6 +66,50 @@ export async function settleStream(stream, done) {
   });
 }
 
+function discarded(plan) {
+  return facts([
+    ["Live", `${plural(plan.rows_live, "record")}, ${bytes(plan.bytes_live)}`],
+    ["Settled", `${plural(plan.rows_settled, "record")}, ${bytes(plan.bytes_settled)}`],
+    ["Objects", count(plan.objects)],
+  ]);
+}
+
+export async function truncateStream(stream, done) {
+  const path = streamPath(stream, "truncate");
+  const plan = await preview(`Truncate ${stream}`, "POST", path);
+  if (!plan) return;
+  const name = el("input", { type: "text", autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
+  const message = el("div", {});
+  openDialog(`Truncate ${stream}`, {
+    danger: true,
+    body: [
+      el("p", {}, "All records are gone after this, live and settled; it cannot be undone. The stream stays: "
+        + `generation ${plan.generation} begins, empty, and writers and followers go over to it by themselves.`),
+      discarded(plan),
+      field(`Type ${stream} to truncate it`, name),
+      message,
+    ],
+    action: "Discard all records",
+    ready: (submit) => {
+      submit.disabled = true;
+      name.addEventListener("input", () => {
+        submit.disabled = name.value !== stream;
+      });
+    },
+    async onsubmit(dialog) {
+      let gone;
+      try {
+        gone = await getJson(path, { method: "POST" });
+      } catch (error) {
+        showProblem(message, error);
+        return;
+      }
+      dialog.close();
+      done(`${plural(gone.rows_live + gone.rows_settled, "record")} discarded; this is generation ${gone.generation}.`);
+    },
+  });
+}
+
 export async function dropStream(stream, done) {
   const plan = await preview(`Drop ${stream}`, "DELETE", streamPath(stream));
   if (!plan) return;
@@ -75,11 +119,7 @@ export async function dropStream(stream, done) {
     danger: true,
     body: [
       el("p", {}, "The stream and all of its records are gone after this, live and settled. It cannot be undone."),
-      facts([
-        ["Live", `${plural(plan.rows_live, "record")}, ${bytes(plan.bytes_live)}`],
-        ["Settled", `${plural(plan.rows_settled, "record")}, ${bytes(plan.bytes_settled)}`],
-        ["Objects", count(plan.objects)],
-      ]),
+      discarded(plan),
       field(`Type ${stream} to drop it`, name),
       message,
     ],

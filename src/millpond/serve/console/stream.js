@@ -4,7 +4,7 @@ import { button, el, setAttribute, setText } from "./dom.js";
 import { bytes, count, duration, plural, rate, short } from "./format.js";
 import { addColumns } from "./create.js";
 import { appendSection } from "./append.js";
-import { dropStream, settleStream } from "./actions.js";
+import { dropStream, settleStream, truncateStream } from "./actions.js";
 import { failed, online, rateOf } from "./watch.js";
 import { getJson, streamPath } from "./api.js";
 import { guard } from "./session.js";
@@ -116,6 +116,7 @@ export async function streamPage(main, signal, name) {
         el("span", { class: "grow" }),
         el("a", { class: "button", href: queryHref(name) }, "Query"),
         settle,
+        guard(button("Truncate…", () => truncateStream(name, settled), { class: "danger" }), "admin", name),
         guard(button("Drop…", () => dropStream(name, () => { location.hash = "#/streams"; }), { class: "danger" }), "admin", name),
       ),
       note,
