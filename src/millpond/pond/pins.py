@@ -37,6 +37,11 @@ class Pins:
         if self._seconds:
             self._settles.append((self._clock.monotonic_seconds(), dict(boundary)))
 
+    def truncated(self) -> None:
+        """Whatever had settled is gone, and offsets begin anew."""
+        self._settles.clear()
+        self._expired, self.held = {}, False
+
     def floor(self, stream_id: int, boundary: Boundary) -> dict[int, int]:
         """Up to where the log may let go."""
         whole = dict(boundary)

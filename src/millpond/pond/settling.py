@@ -117,6 +117,10 @@ class Settling:
         self._let_go()
         return report
 
+    def truncated(self) -> None:
+        """The stream was; whoever tells holds `alone`."""
+        self._pins.truncated()
+
     def _let_go(self) -> None:
         """Of what has settled and is not pinned."""
         stream_id, settled = self.definition.id, self._archive.snapshot()

@@ -53,5 +53,6 @@ def truncate(stream: Stream, log: LogEngine, record: Callable[[StreamDefinition,
         log.truncate_stream(definition)
         stream.archive.begin_generation(definition.generation)
         stream.redefine(definition)
+        stream.settling.truncated()
         stream.archive.finish_truncation()
         return gone
