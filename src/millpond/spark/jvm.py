@@ -14,6 +14,7 @@ import atexit
 import shutil
 import tempfile
 import threading
+import zipfile
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -54,7 +55,7 @@ SOURCES = (
     "Workshop",
 )
 # Found by Spark itself, by its name, so it must lie where Spark's class loader looks. All others see it, too.
-FOUND_BY_NAME = "DefaultSource"
+FOUND_BY_NAME = ("DefaultSource", "OneCommit")
 PACKAGE = "millpond.spark"
 
 # What the Java sources import, and what is called from here: class -> members.
@@ -66,6 +67,18 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.api.java.JavaRDD": ("rdd",),
     "org.apache.spark.api.java.JavaSparkContext": ("parallelize", "union"),
     "org.apache.spark.api.python.PythonUtils": ("toSeq", "toScalaMap"),
+    "org.apache.spark.internal.io.FileCommitProtocol": (
+        "abortJob",
+        "abortTask",
+        "commitJob",
+        "commitTask",
+        "newTaskTempFile",
+        "newTaskTempFileAbsPath",
+        "setupJob",
+        "setupTask",
+    ),
+    "org.apache.spark.internal.io.FileCommitProtocol$TaskCommitMessage": ("obj",),
+    "org.apache.spark.internal.io.FileNameSpec": ("prefix", "suffix"),
     "org.apache.spark.rdd.RDD": (),
     "org.apache.spark.sql.Dataset": ("where", "union"),
     "org.apache.spark.sql.ExperimentalMethods": ("extraOptimizations", "extraOptimizations_$eq"),
@@ -97,6 +110,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.classic.Dataset$": ("ofRows",),
     "org.apache.spark.sql.classic.SparkSession": (
         "baseRelationToDataFrame",
+        "cloneSession",
+        "conf",
         "experimental",
         "internalCreateDataFrame",
         "parseDataType",
@@ -223,6 +238,14 @@ class Jvm:
     def parsed(self, schema: str) -> Java:
         """A schema in Spark's JSON."""
         return self._session.parseDataType(schema)
+
+    def with_one_commit(self, frame: DataFrame) -> DataFrame:
+        """The same frame, whose files are written as `java/OneCommit.java` says."""
+        return DataFrame(self.workshop.inOneCommit(frame._jdf), self._spark)
+
+    def relation_of(self, frame: DataFrame) -> Java:
+        """The relation that a frame reads, and nothing else."""
+        return frame._jdf.queryExecution().analyzed().relation()
 
     def serve(self, opening: Callback) -> None:
         """Let `format("millpond")` ask `opening` in all sessions of this JVM."""
@@ -351,8 +374,11 @@ def _publish(spark: SparkSession) -> None:
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     directory = tempfile.mkdtemp(prefix="millpond-spark-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    for name, code in dict(_cooked(spark, loader, FOUND_BY_NAME).getBytecodes()).items():
-        path = Path(directory, *name.split(".")).with_suffix(".class")
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(bytes(code))
-    loader.addURL(jvm.java.io.File(directory).toURI().toURL())
+    jar = Path(directory, "millpond.jar")
+    with zipfile.ZipFile(jar, "w") as classes:
+        for source in FOUND_BY_NAME:
+            for name, code in dict(_cooked(spark, loader, source).getBytecodes()).items():
+                classes.writestr(f"{name.replace('.', '/')}.class", bytes(code))
+    loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+    if not str(spark.sparkContext.master).startswith("local["):
+        spark.sparkContext._jsc.sc().addJar(str(jar))  # for executors, which write by one of them

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.errors import MillpondError
 from millpond.model.schema import stored_schema
+from millpond.spark.files import files_relation, write_files
 from millpond.spark.jvm import Callback, Java, session_of
 from millpond.spark.planner import planner_of
 from millpond.spark.ponds import keep_stream, open_stream
@@ -21,7 +22,7 @@ from millpond.spark.sink import StreamSink
 from millpond.spark.source import StreamSource
 from millpond.spark.source_options import WHERE, check_names, read_options, read_where
 from millpond.spark.write_options import read_write_options
-from millpond.spark.writer import write_frame
+from millpond.spark.writer import write_stream
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +43,14 @@ def answer(question: str, asking: Java) -> Any:
             case "source":
                 return _source(spark, options)
             case "write":
-                write_frame(DataFrame(asking[3], spark), read_write_options(options), asking[2])
+                write = write_files if _names_files(options) else write_stream
+                write(DataFrame(asking[3], spark), options, asking[2])
                 return None
             case "sink":
                 sink = StreamSink(spark, read_write_options(options), asking[2], asking[3])
                 return planner_of(spark).jvm.workshop.function(Callback(sink.answer))
+            case "relation" if _names_files(options):
+                return files_relation(spark, options)
             case "relation":
                 check_names(options, WHERE)
                 return planner_of(spark).relation(keep_stream(read_where(options)))
@@ -61,6 +65,10 @@ def answer(question: str, asking: Java) -> Any:
 def _options(text: str) -> dict[str, str]:
     parts = text.split("\0")[:-1]
     return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _names_files(options: dict[str, str]) -> bool:
+    return any(name.lower() == "path" for name in options)
 
 
 def _schema(options: dict[str, str]) -> str:

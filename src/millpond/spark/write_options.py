@@ -15,6 +15,8 @@ HOW = {
     "queryName": "what Spark calls a streaming query",
 }
 TARGETS = ("log", "archive")
+# How Spark hands over what partitionBy named.
+PARTITION_COLUMNS = "__partition_columns"
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,10 @@ class WriteOptions:
 
 def read_write_options(given: Mapping[str, str]) -> WriteOptions:
     """The options of a write or a sink."""
+    if PARTITION_COLUMNS in given:
+        raise InvalidValue(
+            f"partitionBy({given[PARTITION_COLUMNS]})", hint="a stream has time partitions of its own: leave it out"
+        )
     check_names(given, {**WHERE, **HOW})
     found = {name.lower(): value for name, value in given.items()}
     to = found.get("to", "log").strip().lower()

@@ -14,7 +14,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -30,7 +30,7 @@ from millpond.model.definition import StreamDefinition
 from millpond.model.schema import SYSTEM_COLUMNS
 from millpond.spark.live import use_our_python
 from millpond.spark.ponds import open_stream
-from millpond.spark.write_options import WriteOptions
+from millpond.spark.write_options import read_write_options
 from millpond.wire.bulk import Bulk, LoadTicket
 from millpond.wire.requests import Append
 
@@ -43,8 +43,9 @@ WAIT_SECONDS = 180.0
 _LOOK_SECONDS = 1.0
 
 
-def write_frame(frame: DataFrame, options: WriteOptions, mode: str) -> None:
+def write_stream(frame: DataFrame, given: Mapping[str, str], mode: str) -> None:
     """Append a frame to a stream, all of it or nothing. `mode`: as Spark calls it."""
+    options = read_write_options(given)
     if mode != "Append":
         raise InvalidValue(
             f"mode {mode!r}: a stream is only ever appended to",

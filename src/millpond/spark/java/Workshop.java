@@ -73,6 +73,20 @@ public class Workshop {
     millpond.DefaultSource.sinks = writer;
   }
 
+  /** The files that a write reported; see OneCommit. */
+  public String reported(String write) {
+    return millpond.OneCommit.taken(write);
+  }
+
+  /** The frame in a session of its own, in which files are written by OneCommit. */
+  public org.apache.spark.sql.Dataset inOneCommit(org.apache.spark.sql.Dataset data) {
+    org.apache.spark.sql.classic.Dataset frame = (org.apache.spark.sql.classic.Dataset) data;
+    org.apache.spark.sql.classic.SparkSession session =
+        ((org.apache.spark.sql.classic.SparkSession) frame.sparkSession()).cloneSession();
+    session.conf().set("spark.sql.sources.commitProtocolClass", "millpond.OneCommit");
+    return org.apache.spark.sql.classic.Dataset$.MODULE$.ofRows(session, frame.queryExecution().logical());
+  }
+
   /** A Python function as an object of the JVM, for Python to answer with. */
   public BiFunction function(BiFunction function) {
     return function;
