@@ -116,6 +116,7 @@ def test_numbered_loads_happen_once(stream: SettledStream) -> None:
     assert stream.archive.begin_load(MIDNIGHT, {"query": 6}) is None
     assert begin(stream, query=8).base == 5
     assert begin(stream, another=0).base == 5
+    assert stream.archive.verify() == []
 
 
 def test_a_report_that_cannot_be_right_is_refused_before_anything_is_written(stream: SettledStream) -> None:

@@ -31,6 +31,8 @@ INDEX = "millpond.index"
 INDEX_CHECKSUM = "millpond.index_crc32"
 KIND = "millpond.kind"
 EXPIRED = "millpond.expired"
+# What app transactions are called that are no boundary: writers' own numbers.
+MARK = "mark/"
 # Which load a commit is of, so that a driver whose answer was lost can be told.
 LOAD = "millpond.load"
 
@@ -56,7 +58,8 @@ class Mangled(ValueError):
 
 @dataclass(frozen=True)
 class CommitFile:
-    """What one commit says. `info` is empty for a commit without commit information; `crc32` is of the file."""
+    """What one commit says. `info` is empty for a commit without commit information; `transactions` are the boundary's;
+    `crc32` is of the file."""
 
     info: Mapping[str, Any]
     added: tuple[tuple[str, int, int | None], ...] = ()  # path, bytes, rows
@@ -132,7 +135,7 @@ def parse_commit(data: bytes) -> CommitFile:
             info,
             tuple(_added(a["add"]) for a in actions if "add" in a),
             tuple(a["remove"]["path"] for a in actions if "remove" in a),
-            {a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
+            {a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a and not _is_mark(a["txn"])},
             checksum(data),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -150,6 +153,10 @@ def _check_own(info: Mapping[str, Any], actions: int) -> None:
     if actions != declared:
         kind = Torn if actions < declared else Mangled
         raise kind(f"it has {actions} actions, {declared} were written")
+
+
+def _is_mark(transaction: Mapping[str, Any]) -> bool:
+    return bool(transaction["appId"].startswith(MARK))
 
 
 def _added(action: Mapping[str, Any]) -> tuple[str, int, int | None]:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from millpond.archive.commit_file import commit_version
+from millpond.archive.commit_file import MARK, commit_version
 from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
 from millpond.archive.expire import ExpiredObjects, expire, expired_objects
 from millpond.archive.ledger import Ledger
@@ -131,11 +131,12 @@ class StreamArchive:
         with self._writer:
             self._make_ready()
             self.snapshot(refresh=True)
-            if any(self._ledger.mark(name) >= number for name, number in marks.items()):
+            own = {f"{MARK}{name}": number for name, number in marks.items()}
+            if any(self._ledger.mark(name) >= number for name, number in own.items()):
                 return None
             snapshot, definition = self._snapshot, self._ledger.definition
             base = snapshot.boundary.get(definition.load_streamlet, 0)
-            return Load(secrets.token_hex(8), base, snapshot.version, definition.generation, now_micros, dict(marks))
+            return Load(secrets.token_hex(8), base, snapshot.version, definition.generation, now_micros, own)
 
     def find_load(self, load: str, after: int) -> LoadReport | None:
         """What the commit of a load did, by the load's id and the version that it began at; None if it has none."""

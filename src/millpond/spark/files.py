@@ -39,7 +39,7 @@ def write_files(frame: DataFrame, given: Mapping[str, str], mode: str) -> None:
     if kind not in FORMATS:
         raise InvalidValue(f"format {kind!r} for files", hint=f'.option("format", ...) is one of {", ".join(FORMATS)}')
     known = read_data_set(root)
-    fresh = Manifest(kind, frame.schema.json(), (), options, tuple(partitioned_by))
+    fresh = Manifest(kind, _nullable(frame.schema), (), options, tuple(partitioned_by))
     if mode not in ("Append", "ErrorIfExists") or (mode == "ErrorIfExists" and known.manifests):
         raise InvalidValue(f"mode {mode!r} into {root}", hint='.mode("append"), or a directory without a commit')
     check_alike(known, fresh)
@@ -69,6 +69,14 @@ def files_relation(spark: SparkSession, given: Mapping[str, str]) -> Java:
     schema = StructType.fromJson(json.loads(manifest.schema))
     frame = spark.read.format(manifest.format).options(**asked).schema(schema).load(paths)
     return planner_of(spark).jvm.relation_of(frame)
+
+
+def _nullable(schema: StructType) -> str:
+    """A schema in Spark's JSON, in which everything may be null, as in every file that Spark reads."""
+    text = schema.json()
+    for key in ("nullable", "containsNull", "valueContainsNull"):
+        text = text.replace(f'"{key}":false', f'"{key}":true')
+    return text
 
 
 def _directory(path: str) -> str:
