@@ -256,3 +256,45 @@ def test_commits_that_make_no_sense_are_refused(pond: Any) -> None:
     with pytest.raises(InvalidValue, match="number 0"):
         desk.abort(member, 0)
     assert desk.commit(member, Commit(1, (Done(first.number), Done(second.number)))).committed
+
+
+# What is measured (K14).
+
+
+def test_a_groups_lag_and_latencies_are_measured(pond: Any, clock: Any) -> None:
+    from millpond.serve.metrics import MetricsPage
+    from millpond.telemetry import DoorCounters
+
+    mine = consumer(pond)
+    pond.stream(IN).append(rows(0, 10))
+    clock.advance("2s")
+    assert len(taken(mine)) == 10
+    clock.advance("3s")
+    page = MetricsPage(pond, DoorCounters(), clock)
+    labels = f'group="g",stream="{IN}"'
+    text = page.render()[0].decode()
+    assert f"millpond_group_lag_records{{{labels}}} 10.0" in text
+    assert f"millpond_group_held_records{{{labels}}} 10.0" in text
+    mine.commit()
+    pond.stream(IN).append(rows(10, 14))
+    text = page.render()[0].decode()
+    assert f"millpond_group_lag_records{{{labels}}} 4.0" in text
+    assert f'millpond_group_latency_seconds_sum{{group="g",stage="buffered",stream="{IN}"}} 20.0' in text
+    assert f'millpond_group_latency_seconds_sum{{group="g",stage="processed",stream="{IN}"}} 50.0' in text
+
+
+def test_pins_are_what_the_slowest_group_has_not_processed(pond: Any) -> None:
+    stream_id = pond.stream(IN).definition.id
+    assert pond.coordinator.pins(stream_id) == {}
+    pond.stream(IN).append(rows(0, 50))
+    fast, slow = consumer(pond, group="fast"), consumer(pond, group="slow", strategy="round_robin")
+    taken(fast)
+    fast.commit()
+    taken(slow, max_records=5)
+    slow.commit()
+    heads = pond.log.heads(stream_id)
+    pins = pond.coordinator.pins(stream_id)
+    assert all(0 <= pins[streamlet] < heads[streamlet] for streamlet in heads)
+    taken(slow)
+    slow.commit()
+    assert {s: pin for s, pin in pond.coordinator.pins(stream_id).items() if s in heads} == heads

@@ -117,6 +117,36 @@ TOPICS: dict[str, tuple[Metric, ...]] = {
             "stage",
         ),
     ),
+    "consumer groups": (
+        _gauge("millpond_group_lag_records", "Records that a consumer group has not processed.", "stream", "group"),
+        _gauge("millpond_group_members", "Consumers that are members of a group now.", "stream", "group"),
+        _gauge(
+            "millpond_group_held_records", "Records handed out to members and not committed yet.", "stream", "group"
+        ),
+        _counter(
+            "millpond_group_delivered_records_total", "Records handed out, again and again included.", "stream", "group"
+        ),
+        _counter(
+            "millpond_group_missed_records_total",
+            "Records that expired before the group came to them, ever.",
+            "stream",
+            "group",
+        ),
+        _counter(
+            "millpond_group_dead_records_total",
+            "Records that the group gave up on and that went to the dead letters, ever.",
+            "stream",
+            "group",
+        ),
+        _histogram(
+            "millpond_group_latency_seconds",
+            "From a record's ingestion until a consumer of the group has it (stage buffered) and has committed it "
+            "(processed).",
+            "stream",
+            "group",
+            "stage",
+        ),
+    ),
     "doors": (
         _counter("millpond_rest_requests_total", "REST requests that were answered.", "route", "method", "status"),
         _histogram("millpond_rest_request_seconds", "Time from a REST request to the end of its answer.", "route"),

@@ -27,6 +27,7 @@ from prometheus_client.utils import floatToGoString
 from millpond.clock import Clock, SystemClock
 from millpond.log.engine import LogStatus
 from millpond.pond.pond import Pond
+from millpond.serve.metric_groups import GroupLabels
 from millpond.serve.metric_streams import StreamLabels
 from millpond.serve.metric_table import BY_NAME
 from millpond.telemetry import DoorCounters, Reading
@@ -41,6 +42,7 @@ class MetricsPage(Collector):
     def __init__(self, pond: Pond, doors: DoorCounters, clock: Clock | None = None) -> None:
         self._pond, self._doors, self._clock = pond, doors, clock or SystemClock()
         self._labels = StreamLabels()
+        self._groups = GroupLabels()
         self._process = ProcessCollector(registry=None)
         self._turn = threading.Lock()
 
@@ -58,6 +60,11 @@ class MetricsPage(Collector):
                 page.value(name, value, label)
             for stage, reading in latencies.items():
                 page.histogram("millpond_end_to_end_latency_seconds", reading, label, stage)
+        for stream, group, values, latencies in self._groups.numbers(self._pond.coordinator):
+            for name, value in values.items():
+                page.value(name, value, stream, group)
+            for stage, reading in latencies.items():
+                page.histogram("millpond_group_latency_seconds", reading, stream, group, stage)
         self._add_log(page, status.log)
         self._add_pond(page, status.write_amplification, len(status.streams))
         _add_doors(page, self._doors)
