@@ -13,6 +13,7 @@ from benchmarks.recovery import recovery
 from benchmarks.rest import rest
 from benchmarks.settle import settle
 from benchmarks.spark_scan import spark_scan
+from benchmarks.spark_write import spark_write
 
 ALL: dict[str, Callable[[], bool]] = {
     "batches": batches,
@@ -22,6 +23,7 @@ ALL: dict[str, Callable[[], bool]] = {
     "recovery": recovery,
     "memory": memory,
     "spark": spark_scan,
+    "spark_write": spark_write,
     "rest": rest,
     "flight": flight,
     "consume": consume,
