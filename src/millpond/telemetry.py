@@ -213,6 +213,7 @@ class StreamTelemetry:
 
     def __init__(self) -> None:
         self.reading = ReadTelemetry()
+        self.filtered = Counter()  # records that the stream's own filter left out
         self.settle_failures = Counter()
         self.merges = Counter()
         self.merge_failures = Counter()

@@ -63,6 +63,8 @@ def create(
     partition: Annotated[str, typer.Option(help="how much time one archive directory covers")] = "1d",
     memory: Annotated[str | None, typer.Option(help="how much of it may be held in memory")] = None,
     ttl: Annotated[str | None, typer.Option(help="how long records are kept, e.g. 30d; otherwise for good")] = None,
+    keep: Annotated[str | None, typer.Option(help="store only what meets a condition: 'temp > -50'")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="a column to store; otherwise all are")] = None,
     exist_ok: Annotated[bool, typer.Option("--exist-ok", help="do nothing if it is there already")] = False,
 ) -> None:
     """Create a stream.
@@ -91,6 +93,8 @@ def create(
             partition=partition,
             memory=memory,
             ttl=ttl,
+            keep=keep,
+            only=only or None,
             exist_ok=exist_ok,
         )
         described = description(stream)

@@ -66,6 +66,8 @@ class RemotePond(ConsumerFace, WithFiles):
         memory: Size | None = None,
         file: bool = False,
         ttl: Duration | None = None,
+        keep: str | None = None,
+        only: Sequence[str] | None = None,
         exist_ok: bool = False,
     ) -> RemoteStream:
         """Create a stream. Without a schema it takes raw events: time, headers, body.
@@ -74,7 +76,8 @@ class RemotePond(ConsumerFace, WithFiles):
         moves to the archive by itself; None means never. `partition`: the time that one directory of objects covers,
         by `event_time` where given, else by time of ingestion. `memory`: how much of it may be held in memory.
         `file`: bytes by position, for `open_file`.
-        `ttl`: how long a record is kept after its ingestion ("30d"); None means for good.
+        `ttl`: how long a record is kept after its ingestion ("30d"); None means for good. `keep`: a condition over the
+        columns of `schema` ("temp > -50"); records that do not meet it are not stored. `only`: the columns that are.
         """
         wanted = new_definition(
             name,
@@ -88,11 +91,13 @@ class RemotePond(ConsumerFace, WithFiles):
             memory=memory,
             file=file,
             ttl=ttl,
+            keep=keep,
+            only=only,
         )
         when = None if settle is None else ask.SettleSpec(_seconds(settle.every_seconds), f"{settle.bytes_live}B")
         request = ask.Create(
             wanted.name,
-            schema_arrow=None if schema is None else encode_schema(wanted.schema),
+            schema_arrow=None if schema is None else encode_schema(wanted.sent_schema),
             keys=wanted.keys,
             event_time=wanted.event_time,
             streamlets=wanted.streamlets,
@@ -102,6 +107,8 @@ class RemotePond(ConsumerFace, WithFiles):
             memory=None if wanted.memory_bytes is None else f"{wanted.memory_bytes}B",
             file=file,
             ttl=None if wanted.ttl_seconds is None else _seconds(wanted.ttl_seconds),
+            keep=keep,
+            only=None if only is None else tuple(only),
             exist_ok=exist_ok,
         )
         made = self._stream_of(self._connection.ask(request, StreamInfo))

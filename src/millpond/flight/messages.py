@@ -53,10 +53,11 @@ class AckNote(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: int = 0
     failure: msgspec.Raw = msgspec.Raw(b"")
     acknowledged: int = 0
+    filtered: int = 0
 
     @property
     def ack(self) -> Ack:
-        return Ack(self.ranges, check_durability(self.durability), self.duplicate)
+        return Ack(self.ranges, check_durability(self.durability), self.duplicate, self.filtered)
 
 
 class PushNote(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -84,7 +84,7 @@ class Putting:
         """Until the client has sent all, or something is wrong."""
         definition = self._desk.definition(self._caller, self._request)  # its rights, before anything of it is read
         alone = bool(self._request.producer or self._request.stage)
-        self._together = not alone and (definition.streamlets == 1 or not definition.keys)
+        self._together = not alone and not definition.sifts and (definition.streamlets == 1 or not definition.keys)
         check_plain(self._reader.schema)
         acknowledging = threading.Thread(target=self._acknowledge, name="millpond-acks", daemon=True)
         acknowledging.start()
@@ -311,4 +311,4 @@ def _part_of(ack: Ack, at: int, rows: int) -> Ack:
 
 def note_of(ack: Ack, rows: int) -> AckNote:
     """What a put is told of a batch."""
-    return AckNote(ack.ranges, ack.durability, ack.duplicate, rows)
+    return AckNote(ack.ranges, ack.durability, ack.duplicate, rows, filtered=ack.filtered)

@@ -1,9 +1,9 @@
-"""The way of an append up to the log: decoded, checked, routed."""
+"""The way of an append up to the log: decoded, checked, sifted, routed."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -17,6 +17,7 @@ from millpond.ingest.bounds import APPEND_BYTES_MAX, check_bytes
 from millpond.ingest.decode import decode
 from millpond.ingest.json_rows import json_rows_of
 from millpond.ingest.route import route_batch, route_each, route_rows
+from millpond.ingest.sieve import Sieve
 from millpond.log.engine import EncodedRows, Part
 from millpond.model.definition import StreamDefinition
 from millpond.model.rows import Row, codec_of, join_rows
@@ -33,31 +34,49 @@ class NotPlain(Exception):
 class Ingest:
     """What stands before a stream's log. One per definition: an altered stream gets a new one. Thread-safe."""
 
-    def __init__(self, definition: StreamDefinition, bytes_max: int = APPEND_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        definition: StreamDefinition,
+        bytes_max: int = APPEND_BYTES_MAX,
+        count_filtered: Callable[[int], None] = lambda rows: None,
+    ) -> None:
         self.definition = definition
-        self._codec = codec_of(raw.CHECKED if definition.raw else definition.schema)
+        # Of what is sent, and of what is stored: the same, unless the stream has a sieve.
+        self._codec = codec_of(raw.CHECKED if definition.raw else definition.sent_schema)
+        self._stored = self._codec if definition.raw else codec_of(definition.schema)
+        self._sieve = Sieve(definition, self._codec, count_filtered) if definition.sifts else None
         self._json = json_rows_of(self._codec.schema)
         self._bytes_max = bytes_max
-        self._times = [field.name for field in definition.schema if pa.types.is_timestamp(field.type)]
+        self._times = [field.name for field in definition.sent_schema if pa.types.is_timestamp(field.type)]
         # `next` on a count is one step for the interpreter: no lock.
         self._turn = itertools.count()
 
     @property
     def takes_plain_rows(self) -> bool:
         """Whether records of this stream can be plain: not where a column holds lists, structs or maps."""
-        return not any(pa.types.is_nested(field.type) for field in self.definition.schema)
+        return not any(pa.types.is_nested(field.type) for field in self.definition.sent_schema)
 
     def prepare(self, rows: Any, now_micros: int) -> list[Part]:
         """The parts of an append, ready for the log; none for no rows. `InvalidRecord` or `TooLarge` keep nothing."""
+        return self.sift(rows, now_micros)[0]
+
+    def sift(self, rows: Any, now_micros: int) -> tuple[list[Part], int]:
+        """As `prepare`, and how many records the stream's filter left out."""
         self._check_records()
         if self.definition.raw:
             rows = raw.fill_rows(rows, now_micros)
         found = decode(self._codec, rows, self._bytes_max)
+        left_out = 0
         if isinstance(found, list):
-            return self._encoded(found)
+            if self._sieve is not None:
+                found, chosen = self._sieve.rows(found)
+                left_out = chosen.count(False)
+            return self._encoded(found) if found else [], left_out
         if self.definition.raw:
             found = raw.fill_batch(found, now_micros)
-        return route_batch(self.definition, found, self._turn)
+        if self._sieve is not None:
+            found, left_out = self._sieve.batch(found)
+        return route_batch(self.definition, found, self._turn), left_out
 
     def checked(self, batch: pa.RecordBatch, now_micros: int) -> pa.RecordBatch:
         """A batch as `prepare` takes it in, whole: for writers whose rows have no streamlets."""
@@ -100,7 +119,7 @@ class Ingest:
         except Exception:  # some record does not fit: each by itself tells which, and why
             found = [self._row_or_error(row, now_micros) for row in rows]
         fitting = [row for row in found if not isinstance(row, Exception)]
-        parts, places = route_each(self.definition, self._codec, fitting, self._turn)
+        parts, places = self._sifted(fitting, self._route_each)
         place = iter(places)
         return EncodedRows(parts, [row if isinstance(row, Exception) else next(place) for row in found])
 
@@ -118,8 +137,23 @@ class Ingest:
         """Checked rows, each an append of its own, encoded together."""
         if self.definition.raw:
             rows = [raw.fill_checked(row, now_micros) for row in rows]
+        return self._sifted(rows, self._encode_checked)
+
+    def _sifted(self, rows: Sequence[Row], encode: Callable[[Sequence[Row]], EncodedRows]) -> EncodedRows:
+        """Encoded, without those that the stream's filter leaves out: they have no place."""
+        if self._sieve is None:
+            return encode(rows)
+        kept, chosen = self._sieve.rows(rows)
+        parts, places = encode(kept)
+        place = iter(places)
+        return EncodedRows(parts, [next(place) if wanted else None for wanted in chosen])
+
+    def _route_each(self, rows: Sequence[Row]) -> EncodedRows:
+        return route_each(self.definition, self._stored, rows, self._turn)
+
+    def _encode_checked(self, rows: Sequence[Row]) -> EncodedRows:
         try:
-            encoded = route_each(self.definition, self._codec, rows, self._turn)
+            encoded = self._route_each(rows)
             if all(len(part.encoded or b"") <= self._bytes_max for part in encoded.parts):
                 return encoded
             return self._encode_each(rows)
@@ -128,10 +162,10 @@ class Ingest:
 
     def _encode_each(self, rows: Sequence[Row]) -> EncodedRows:
         parts: list[Part] = []
-        places: list[tuple[int, int] | Exception] = []
+        places: list[tuple[int, int] | Exception | None] = []
         for row in rows:
             try:
-                part, *_ = route_each(self.definition, self._codec, [row], self._turn).parts
+                part, *_ = self._route_each([row]).parts
                 check_bytes(len(part.encoded or b""), self._bytes_max)
             except Exception as error:
                 places.append(error)
@@ -150,7 +184,7 @@ class Ingest:
         return raw.fill_rows(row, now_micros) if self.definition.raw else row
 
     def _encode_all(self, rows: list[Any]) -> EncodedRows:
-        encoded = route_each(self.definition, self._codec, self._codec.validate(rows), self._turn)
+        encoded = self._sifted(self._codec.validate(rows), self._route_each)
         for part in encoded.parts:
             check_bytes(len(part.encoded or b""), self._bytes_max)
         return encoded
@@ -164,7 +198,7 @@ class Ingest:
         return checked
 
     def _encoded(self, rows: list[Row]) -> list[Part]:
-        parts = route_rows(self.definition, self._codec, rows, self._turn)
+        parts = route_rows(self.definition, self._stored, rows, self._turn)
         if len(parts) == 1:
             check_bytes(len(parts[0].encoded or b""), self._bytes_max)
         else:

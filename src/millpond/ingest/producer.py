@@ -343,7 +343,7 @@ class Producer:
                 return  # it came too late: the packet is sent again, and recognised
             session.answered += 1
             packet = self._flying.popleft()
-            rows = sum(map(len, ack.ranges.values()))
+            rows = sum(map(len, ack.ranges.values())) + ack.filtered
             if (ack.duplicate and packet.sends == 1) or rows != packet.rows:
                 error = InvalidValue(
                     f"number {packet.sequence} of producer {self.name!r} was taken by {rows} other records",

@@ -75,7 +75,7 @@ def route_each(definition: StreamDefinition, codec: RowCodec, rows: Sequence[Row
     blobs: list[list[bytes]] = []
     numbers: list[int] = []
     filling: dict[int, tuple[int, int]] = {}  # of each streamlet the part that is being filled, and its bytes
-    places: list[tuple[int, int]] = []
+    places: list[tuple[int, int] | Exception | None] = []
     for row in rows:
         number = streamlet_of(row[key], streamlets) if key is not None else next(turn) % streamlets
         blob = encode(row)

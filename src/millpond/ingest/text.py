@@ -56,7 +56,7 @@ def read_ndjson(source: BinaryIO, definition: StreamDefinition, batch_rows: int 
 
 def expected(definition: StreamDefinition) -> pa.Schema:
     """What a record must have; what a raw event leaves out is filled in when it is appended."""
-    return raw.CHECKED if definition.raw else definition.schema
+    return raw.CHECKED if definition.raw else definition.sent_schema
 
 
 def read_json(text: bytes, definition: StreamDefinition) -> pa.RecordBatch:

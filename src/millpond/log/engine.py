@@ -32,11 +32,13 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """What an append got: offsets per streamlet, how safe they are, and whether it was a retry of an earlier one."""
+    """What an append got: offsets per streamlet, how safe they are, whether it was a retry of an earlier one, and how
+    many of its records the stream's filter left out. Of an append that was left out whole there are no offsets."""
 
     ranges: dict[int, OffsetRange]
     durability: Durability
     duplicate: bool = False
+    filtered: int = 0
 
 
 class StreamAppend(NamedTuple):
@@ -99,10 +101,10 @@ class StreamFigures(NamedTuple):
 
 class EncodedRows(NamedTuple):
     """Single records made ready together. `places` says of each in which part and which row of it it is, or what is
-    wrong with it."""
+    wrong with it; None if it is not to be stored."""
 
     parts: Sequence[Part]
-    places: Sequence[tuple[int, int] | Exception]
+    places: Sequence[tuple[int, int] | Exception | None]
 
 
 class EncodeRows(Protocol):

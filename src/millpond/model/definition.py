@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from millpond.errors import InvalidSchema, InvalidValue
 from millpond.model.names import check_name, directory_of
+from millpond.model.predicate import Predicate
 from millpond.model.schema import RAW_EVENTS, check_alteration, check_schema
 from millpond.model.units import Bytes, Duration, Seconds, Size, parse_bytes, parse_seconds
 
@@ -36,12 +37,17 @@ def new_definition(
     memory: Size | None,
     file: bool,
     ttl: Duration | None = None,
+    keep: str | None = None,
+    keep_terms: Predicate | None = None,
+    only: Sequence[str] | None = None,
 ) -> StreamDefinition:
-    """A stream as it is asked for, checked; the catalog gives it its id. Without a schema: raw events."""
+    """A stream as it is asked for, checked; the catalog gives it its id. Without a schema: raw events. `keep_terms` is
+    what `keep` says."""
+    sent = RAW_EVENTS if schema is None else check_schema(schema)
     return StreamDefinition(
         id=0,
         name=check_name(name),
-        schemas=(RAW_EVENTS if schema is None else check_schema(schema),),
+        schemas=(sent if only is None else _projected(sent, only),),
         keys=tuple(keys),
         event_time=event_time,
         streamlets=streamlets,
@@ -52,7 +58,20 @@ def new_definition(
         raw=schema is None,
         file=file,
         ttl_seconds=parse_ttl(ttl),
+        keep=keep,
+        keep_terms=keep_terms,
+        sent=None if only is None else sent,
     )
+
+
+def _projected(sent: pa.Schema, only: Sequence[str]) -> pa.Schema:
+    """The columns that are stored, in the order in which they are sent."""
+    if isinstance(only, str) or not only or len(set(only)) != len(only):
+        raise InvalidSchema(f"only={only!r} does not name columns, each once", hint='e.g. only=["vid", "temp"]')
+    for name in only:
+        if sent.get_field_index(name) < 0:
+            raise InvalidSchema(f"only names {name!r}, which is not sent", hint=f"columns: {', '.join(sent.names)}")
+    return pa.schema([field for field in sent if field.name in set(only)])
 
 
 def altered_definition(
@@ -121,6 +140,9 @@ class StreamDefinition:
     generation: int = 1
     file: bool = False
     ttl_seconds: float | None = None  # after this time a record is not given out any more; None: never
+    keep: str | None = None  # a condition over what is sent: other records are not stored
+    keep_terms: Predicate | None = None  # the same, understood
+    sent: pa.Schema | None = None  # what is sent, if that is more than what is stored
 
     def __post_init__(self) -> None:
         if not 1 <= self.streamlets <= STREAMLETS_MAX:
@@ -129,6 +151,10 @@ class StreamDefinition:
             raise InvalidValue(f"a time partition of {self.partition_seconds} s is too short", hint="at least 60s")
         if self.file and (not self.raw or self.keys or self.streamlets != 1):
             raise InvalidSchema("a file has a schema, keys or streamlets", hint="it has none, and one streamlet")
+        if self.raw and self.sent is not None:
+            raise InvalidSchema("a stream of raw events stores all of them", hint="give it a schema to name columns")
+        if self.file and self.sifts:
+            raise InvalidValue("a file keeps all its bytes", hint="leave keep and only out")
         if self.file and self.ttl_seconds is not None:
             raise InvalidValue(
                 f"{self.name} is a file, and a file has no ttl", hint="delete it, or truncate the stream"
@@ -169,8 +195,21 @@ class StreamDefinition:
         return self.streamlets
 
     def altered(self, schema: pa.Schema) -> StreamDefinition:
-        """The same stream with one more schema version."""
-        return replace(self, schemas=(*self.schemas, schema))
+        """The same stream with one more schema version; what is stored from now on is sent, too."""
+        sent = self.sent
+        if sent is not None:
+            sent = pa.schema([*sent, *(field for field in schema if sent.get_field_index(field.name) < 0)])
+        return replace(self, schemas=(*self.schemas, schema), sent=sent)
+
+    @property
+    def sent_schema(self) -> pa.Schema:
+        """What producers send: the newest schema, and columns that are not stored where there are such."""
+        return self.schema if self.sent is None else self.sent
+
+    @property
+    def sifts(self) -> bool:
+        """Whether not all that is sent is stored."""
+        return self.sent is not None or self.keep_terms is not None
 
     def cutoff_micros(self, now_micros: int) -> int | None:
         """Records ingested before this have expired; None if they never do."""

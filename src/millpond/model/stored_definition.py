@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from millpond.model import predicate as predicates
 from millpond.model.definition import Durability, Settle, StreamDefinition
 from millpond.model.schema import decode_schema, encode_schema
 from millpond.model.units import Bytes, Seconds
@@ -27,6 +28,9 @@ class StoredDefinition(msgspec.Struct, omit_defaults=True):
     generation: int
     file: bool = False
     ttl_seconds: float | None = None
+    keep: str | None = None
+    keep_terms: str | None = None
+    sent: str | None = None
 
 
 def encode_definition(definition: StreamDefinition) -> str:
@@ -48,6 +52,9 @@ def encode_definition(definition: StreamDefinition) -> str:
         generation=definition.generation,
         file=definition.file,
         ttl_seconds=definition.ttl_seconds,
+        keep=definition.keep,
+        keep_terms=None if definition.keep_terms is None else predicates.encode(definition.keep_terms).decode(),
+        sent=None if definition.sent is None else encode_schema(definition.sent),
     )
     return msgspec.json.encode(stored).decode()
 
@@ -73,4 +80,7 @@ def decode_definition(body: str) -> StreamDefinition:
         generation=stored.generation,
         file=stored.file,
         ttl_seconds=stored.ttl_seconds,
+        keep=stored.keep,
+        keep_terms=None if stored.keep_terms is None else predicates.decode(stored.keep_terms.encode()),
+        sent=None if stored.sent is None else decode_schema(stored.sent),
     )

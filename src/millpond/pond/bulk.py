@@ -29,7 +29,7 @@ class StreamBulk:
         stream: Stream,
         loading: Loading,
         staging: Staging,
-        prepare: Callable[[Any], tuple[list[Part], dict[str, Any]]],
+        prepare: Callable[[Any], tuple[list[Part], int, dict[str, Any]]],
     ) -> None:
         """`prepare`: what an append does before it comes to the log."""
         self._stream, self._staging, self._prepare = stream, staging, prepare
@@ -44,7 +44,7 @@ class StreamBulk:
 
     def stage(self, name: str, rows: Any) -> None:
         """Check records and hold them under a stage."""
-        parts, options = self._prepare(rows)
+        parts, _, options = self._prepare(rows)
         self._staging.put(name, self.definition.id, parts, options["schema_version"])
 
     def commit_staged(self, stages: Sequence[str], *, producer: str = "", sequence: int | None = None) -> Ack:

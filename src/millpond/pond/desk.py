@@ -235,6 +235,8 @@ class PondDesk:
             memory=request.memory,
             file=request.file,
             ttl=request.ttl,
+            keep=request.keep,
+            only=request.only,
             exist_ok=request.exist_ok,
         )
         return made.info()

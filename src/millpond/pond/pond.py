@@ -39,6 +39,7 @@ from millpond.pond.staging import Staging
 from millpond.pond.stream import Stream
 from millpond.pond.truncating import truncate
 from millpond.pond.verify import Progress, verify_pond
+from millpond.query.terms import sifting
 from millpond.settings import Settings
 from millpond.storage import Storage
 from millpond.telemetry import Telemetry
@@ -103,6 +104,8 @@ class Pond(ConsumerFace, WithFiles):
         memory: Size | None = None,
         file: bool = False,
         ttl: Duration | None = None,
+        keep: str | None = None,
+        only: Sequence[str] | None = None,
         exist_ok: bool = False,
     ) -> Stream:
         """Create a stream. Without a schema it takes raw events: time, headers, body.
@@ -111,7 +114,8 @@ class Pond(ConsumerFace, WithFiles):
         moves to the archive by itself; None means never. `partition`: the time that one directory of objects covers,
         by `event_time` where given, else by time of ingestion. `memory`: how much of it may be held in memory.
         `file`: bytes by position, for `open_file`.
-        `ttl`: how long a record is kept after its ingestion ("30d"); None means for good.
+        `ttl`: how long a record is kept after its ingestion ("30d"); None means for good. `keep`: a condition over the
+        columns of `schema` ("temp > -50"); records that do not meet it are not stored. `only`: the columns that are.
         """
         definition = new_definition(
             name,
@@ -125,6 +129,9 @@ class Pond(ConsumerFace, WithFiles):
             memory=memory,
             file=file,
             ttl=ttl,
+            keep=keep,
+            keep_terms=None if keep is None else sifting(keep, schema),
+            only=only,
         )
         with self._changing():
             if name in self._streams:

@@ -126,8 +126,9 @@ class Stream:
                 pass  # it takes code that is not ours to read it: not in a thread that others wait for
         if self.definition.file:
             return self.file.append(rows, producer=producer, sequence=sequence, durability=durability)
-        parts, options = self._prepare(rows, producer, sequence, durability)
-        return self._log.append(self.definition.id, parts, **options)
+        parts, left_out, options = self._prepare(rows, producer, sequence, durability)
+        ack = self._log.append(self.definition.id, parts, **options)
+        return replace(ack, filtered=left_out) if left_out else ack
 
     def submit_batch(
         self,
@@ -149,7 +150,9 @@ class Stream:
                     None,
                 )
                 return None
-            parts, options = self._prepare(rows, producer, sequence, durability)
+            parts, left_out, options = self._prepare(rows, producer, sequence, durability)
+            if left_out:
+                told = _told_filtered(told, left_out)
             return self._log.submit(self.definition.id, parts, told, after=after, **options)
         except MillpondError as error:
             self._refused.error(error)
@@ -157,13 +160,14 @@ class Stream:
 
     def _prepare(
         self, rows: Any, producer: str, sequence: int | None, durability: Durability | None
-    ) -> tuple[list[Part], dict[str, Any]]:
+    ) -> tuple[list[Part], int, dict[str, Any]]:
+        """Parts for the log, how many records the stream's filter left out, and how to append the parts."""
         definition = self.definition
         chosen = definition.durability if durability is None else check_durability(durability)
         check_numbered(producer, sequence)
         ingest = self._ingest
         now = self._clock.now_micros()
-        return ingest.prepare(rows, now), {
+        return *ingest.sift(rows, now), {
             "ingest_micros": now,
             "durability": chosen,
             "producer": producer,
@@ -175,7 +179,7 @@ class Stream:
         """Rows as `append` takes them, checked, to be appended together with others: see
         `LogEngine.append_together`."""
         try:
-            parts, options = self._prepare(rows, "", None, None)
+            parts, _, options = self._prepare(rows, "", None, None)
         except MillpondError as error:
             self._refused.error(error)
             raise
@@ -387,7 +391,7 @@ class Stream:
 
     def _take_in(self, definition: StreamDefinition) -> None:
         """Take appends as this definition has them."""
-        ingest = Ingest(definition, self._settings.append_bytes_max)
+        ingest = Ingest(definition, self._settings.append_bytes_max, self.telemetry.filtered.add)
         self._append_row = self._log.row_appender(definition.id, ingest.encode_rows, definition.schema_version)
         self._submit = self._log.row_appender(definition.id, ingest.encode_checked, definition.schema_version).submit
         self._ingest, self._durability, self._plain_rows = ingest, definition.durability, ingest.takes_plain_rows
@@ -395,3 +399,10 @@ class Stream:
     @property
     def archive(self) -> StreamArchive:
         return self._archive
+
+
+def _told_filtered(told: Told, left_out: int) -> Told:
+    def tell(ack: Ack | None, error: BaseException | None) -> None:
+        told(None if ack is None else replace(ack, filtered=left_out), error)
+
+    return tell

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millpond.model.bind import bind
 from millpond.model.predicate import FALSE, TRUE, And, Compare, Predicate, truth
-from millpond.model.schema import stored_schema
+from millpond.model.schema import RAW_EVENTS, stored_schema
 from millpond.query.sql import parse_where
 
 Where = str | Predicate | None
@@ -28,6 +28,12 @@ def ready(where: Where, schema: pa.Schema, *, loose: bool = False) -> Predicate 
     predicate = parse_where(where, stored) if isinstance(where, str) else where
     folded = truth(bind(predicate, stored, loose=loose), loose=loose)
     return None if folded == TRUE else folded
+
+
+def sifting(keep: str, schema: pa.Schema | None) -> Predicate:
+    """A stream's own filter over what is sent to it, None being raw events; the system's columns are not known yet."""
+    sent = RAW_EVENTS if schema is None else schema
+    return truth(bind(parse_where(keep, sent), sent))
 
 
 def is_never(predicate: Predicate | None) -> bool:

@@ -148,4 +148,4 @@ def _to_record(event: Mapping[str, Any], place: str, definition: StreamDefinitio
     if not isinstance(data, dict):
         raise InvalidRecord(f"{place}: its data is not an object", hint="its members are the record's columns")
     given = {_COLUMN + name: value for name, value in _attributes(event).items()}
-    return {**data, **{name: given[name] for name in definition.schema.names if name in given}}
+    return {**data, **{name: given[name] for name in definition.sent_schema.names if name in given}}

@@ -108,9 +108,9 @@ class EventRoute:
 
 def ack_json(ack: Ack) -> bytes:
     """An acknowledgement. By hand where it is of one record, which is most of the time."""
-    if len(ack.ranges) == 1:
+    if len(ack.ranges) == 1 and not ack.filtered:
         ((streamlet, offsets),) = ack.ranges.items()
-        return b'{"ranges":{"%d":{"start":%d,"stop":%d}},"durability":"%b","duplicate":%b}' % (
+        return b'{"ranges":{"%d":{"start":%d,"stop":%d}},"durability":"%b","duplicate":%b,"filtered":0}' % (
             streamlet,
             offsets.start,
             offsets.stop,

@@ -125,11 +125,14 @@ def _values(status: StreamStatus, figures: StreamFigures, telemetry: StreamTelem
     settling, reading = status.settling, telemetry.reading
     return {
         "millpond_appends_total": figures.appends,
+        "millpond_filtered_records_total": telemetry.filtered.value,
         "millpond_appended_records_total": figures.rows,
         "millpond_appended_bytes_total": figures.bytes,
         "millpond_stream_memory_bytes": figures.memory_bytes,
         "millpond_live_records": status.rows_live,
-        "millpond_live_bytes": figures.bytes_live,
+        "millpond_live_bytes": status.bytes_live,
+        "millpond_pinned_bytes": status.bytes_pinned,
+        "millpond_dropped_records_total": status.dropping.rows,
         "millpond_settled_records": status.rows_settled,
         "millpond_settled_bytes": status.bytes_settled,
         "millpond_settled_objects": status.objects,

@@ -37,6 +37,7 @@ TOPICS: dict[str, tuple[Metric, ...]] = {
     "ingest": (
         _counter("millpond_appends_total", "Appends that were acknowledged, of whatever size.", "stream"),
         _counter("millpond_appended_records_total", "Records that were appended.", "stream"),
+        _counter("millpond_filtered_records_total", "Records that their stream's own filter left out.", "stream"),
         _counter("millpond_appended_bytes_total", "Bytes of appended records, as the journal has them.", "stream"),
         _counter("millpond_duplicate_appends_total", "Retries that were recognised and got the first answer."),
         _counter("millpond_refused_appends_total", "Appends that were refused, by the code of the error.", "reason"),
@@ -76,6 +77,7 @@ TOPICS: dict[str, tuple[Metric, ...]] = {
         _gauge("millpond_stream_memory_bytes", "Live records of a stream held in memory.", "stream"),
         _gauge("millpond_live_records", "Records that have not settled yet.", "stream"),
         _gauge("millpond_live_bytes", "Bytes of live segments, in memory or spilled.", "stream"),
+        _gauge("millpond_pinned_bytes", "Settled segments kept in memory for consumer groups.", "stream"),
         _gauge("millpond_settled_records", "Records in the archive.", "stream"),
         _gauge("millpond_settled_bytes", "Size of the archive's objects.", "stream"),
         _gauge("millpond_settled_objects", "Objects (Parquet files) of the newest version.", "stream"),
@@ -100,6 +102,7 @@ TOPICS: dict[str, tuple[Metric, ...]] = {
             "millpond_settle_failing_attempts", "Failed attempts to settle since the last that succeeded.", "stream"
         ),
         _histogram("millpond_settle_seconds", "Time of a settle, of any stream."),
+        _counter("millpond_dropped_records_total", "Records let go of: expired, or processed by all groups.", "stream"),
         _counter("millpond_merges_total", "Times that small objects were merged.", "stream"),
         _counter("millpond_merge_failures_total", "Merges of small objects that failed.", "stream"),
         _counter("millpond_merge_written_bytes_total", "Bytes of objects that merging wrote.", "stream"),

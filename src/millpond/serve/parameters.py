@@ -141,6 +141,8 @@ class CreateBody(Struct, frozen=True, forbid_unknown_fields=True):
     memory: ask.Units | None = None
     file: bool = False
     ttl: ask.Units | None = None
+    keep: ask.Where | None = None
+    only: ask.Columns | None = None
 
 
 class AlterBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -185,6 +185,8 @@ class SimpleLog:
         parts, (place,) = encode([row], now)
         if isinstance(place, Exception):
             raise place
+        if place is None:
+            return Ack({}, durability, filtered=1)
         return self.append(stream_id, parts, ingest_micros=now, durability=durability, schema_version=schema_version)
 
     def appended_bytes(self, stream_id: int) -> int:

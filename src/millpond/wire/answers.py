@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millpond.model.definition import Durability, Settle, StreamDefinition
 from millpond.model.offsets import OffsetRange
-from millpond.model.schema_text import parse_type, schema_text, type_text
+from millpond.model.schema_text import parse_schema, parse_type, schema_text, type_text
 from millpond.model.units import Bytes, Seconds
 
 # The key of a schema's metadata under which `Objects` sends its `SnapshotMark`.
@@ -58,6 +58,8 @@ class StreamInfo:
     archive: str
     file: bool = False
     ttl_seconds: float | None = None
+    keep: str | None = None
+    sent: str | None = None  # the columns that are sent, if more than are stored
 
     @classmethod
     def of(cls, definition: StreamDefinition, archive: str) -> StreamInfo:
@@ -82,6 +84,8 @@ class StreamInfo:
             archive=archive,
             file=definition.file,
             ttl_seconds=definition.ttl_seconds,
+            keep=definition.keep,
+            sent=None if definition.sent is None else schema_text(definition.sent),
         )
 
     def definition(self) -> StreamDefinition:
@@ -105,6 +109,8 @@ class StreamInfo:
             generation=self.generation,
             file=self.file,
             ttl_seconds=self.ttl_seconds,
+            keep=self.keep,
+            sent=None if self.sent is None else parse_schema(self.sent),
         )
 
 

@@ -34,7 +34,7 @@ from millpond.wire.request_base import (
 )
 
 # Whoever makes requests finds what they are made of here as well.
-__all__ = ["Column", "Columns", "Name", "NameRequest", "Place", "Request", "StreamRequest", "Units"]
+__all__ = ["Column", "Columns", "Name", "NameRequest", "Place", "Request", "StreamRequest", "Units", "Where"]
 
 # Calls: one message back.
 
@@ -91,6 +91,8 @@ class Create(NameRequest, frozen=True, tag="create"):
     memory: Units | None = None
     file: bool = False
     ttl: Units | None = None
+    keep: Where | None = None
+    only: Columns | None = None
     exist_ok: bool = False
 
 

@@ -177,6 +177,9 @@ class SingleRows:
         for request, place in zip(requests, places, strict=True):
             if isinstance(place, Exception):
                 request.fail(place)
+            elif place is None:
+                request.answer = Ack({}, request.durability, filtered=1)
+                request.finish()
             else:
                 members.append((request, *place))
         if not members:
