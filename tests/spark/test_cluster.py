@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -16,6 +17,8 @@ import pyspark
 import pytest
 
 from tests.conftest import JAVA_OPTIONS
+from tests.spark.write_job import ROWS
+from tests.spark.write_node import Node
 
 ROOT = Path(__file__).parent.parent.parent
 # Of this checkout, wherever its packages are installed.
@@ -23,6 +26,14 @@ PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "src")])
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 START_SECONDS = 120.0
 JOB_SECONDS = 500.0
+
+QUICK_SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.2",
+    "spark.speculation.quantile": "0.3",
+    "spark.speculation.minTaskRuntime": "100ms",
+}
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -122,3 +133,28 @@ except RuntimeError as error:
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.stdout.strip() == "tried to fetch", run.stderr
+
+
+@pytest.mark.parametrize("to", ["log", "archive"])
+def test_tasks_that_fail_die_or_run_twice_count_once(master: str, tmp_path: Path, to: str) -> None:
+    """A task raises, its Python dies, its executor dies, and one is so slow that Spark starts it a second time."""
+    node = Node(tmp_path)
+    with contextlib.closing(node):
+        troubles = ["raise", "die", "executor", "slow"]
+        assert node.run(to, master=master, troubles=troubles, settings=QUICK_SPECULATION) == 0
+        check_written(node, to, len(troubles))
+
+
+def check_written(node: Node, to: str, writes: int) -> None:
+    assert node.numbers() == list(range(writes * ROWS))
+    if to == "archive":
+        assert node.leftovers() > 0, "attempts that came to grief had written objects"
+        for path in node.objects():
+            os.utime(path, (0, 0))
+        for path in (Path(node.stream.archive.root) / "_delta_log").iterdir():
+            os.utime(path, (0, 0))
+        assert node.stream.vacuum("7d").objects > 0
+        assert node.leftovers() == 0
+    assert node.pond.staging.bytes == 0
+    assert node.numbers() == list(range(writes * ROWS))
+    assert node.pond.verify().findings == ()

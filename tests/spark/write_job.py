@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +35,9 @@ def troubled(trouble: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
                 raise RuntimeError("planned")
             if trouble == "die":
                 os._exit(3)
+            if trouble == "executor":  # which started the process that started this one
+                os.kill(int(Path(f"/proc/{os.getppid()}/stat").read_text().split()[3]), signal.SIGKILL)
+                time.sleep(300)
             if trouble == "slow":
                 time.sleep(300)  # until it is killed, because its second attempt was quicker
 
