@@ -14,6 +14,7 @@ from benchmarks.rest import rest
 from benchmarks.settle import settle
 from benchmarks.spark_scan import spark_scan
 from benchmarks.spark_write import spark_write
+from benchmarks.streaming import streaming
 
 ALL: dict[str, Callable[[], bool]] = {
     "batches": batches,
@@ -24,6 +25,7 @@ ALL: dict[str, Callable[[], bool]] = {
     "memory": memory,
     "spark": spark_scan,
     "spark_write": spark_write,
+    "streaming": streaming,
     "rest": rest,
     "flight": flight,
     "consume": consume,
