@@ -170,6 +170,27 @@ def test_done_ranges_meet_and_merge() -> None:
     assert (done.low, done.above) == (30, [])
 
 
+@pytest.mark.parametrize("strategy", ["fifo", "round_robin", "hash"])
+def test_a_truncated_stream_is_begun_anew_and_receipts_of_before_are_refused(
+    reopen: Callable[[], Any], strategy: str
+) -> None:
+    pond = reopen()
+    stream = pond.create_stream(IN, SCHEMA, keys=["key"], streamlets=2)
+    stream.append(rows(0, 40))
+    mine = consumer(pond, strategy=strategy)
+    taken(mine, max_records=10)
+    mine.commit()
+    taken(mine, max_records=10)
+    stream.truncate(preview=False)
+    stream.append(rows(100, 105))
+    with pytest.raises(Fenced, match="was truncated; this is generation 2"):
+        mine.commit()
+    assert sorted(taken(mine)) == list(range(100, 105))
+    mine.commit()
+    status = reopen().group(IN, "g").status()
+    assert (status.generation, status.lag_total) == (2, 0)
+
+
 # Bad input.
 
 
@@ -211,7 +232,7 @@ def test_an_offset_beyond_the_head_or_before_what_is_kept_is_refused(pond: Any) 
 
     desk = pond.group_desk()
     member = desk.join(Join(GroupSpec("grid/kept", "g"), "a"))
-    with pytest.raises(OffsetGone, match="offset 3 of streamlet 0 of grid/kept is no longer kept"):
+    with pytest.raises(OffsetGone, match="offset 3 of streamlet 0 of grid/kept is not kept any more"):
         desk.seek(member, 3)
     with pytest.raises(InvalidValue, match="has no offset 21"):
         desk.seek(member, 21)

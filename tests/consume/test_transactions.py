@@ -40,6 +40,19 @@ def test_a_transaction_that_fails_leaves_nothing_and_its_records_come_again(pond
     assert pond.stream(OUT).count() == 10
 
 
+@pytest.mark.parametrize("strategy", ["fifo", "round_robin", "hash"])
+def test_what_is_aborted_comes_again_and_what_was_committed_does_not(pond: Any, strategy: str) -> None:
+    pond.stream(IN).append(rows(0, 60))
+    mine = consumer(pond, strategy=strategy)
+    done = taken(mine, max_records=20)
+    mine.commit()
+    given_up = taken(mine, max_records=20)
+    mine.abort()
+    rest = taken(mine)
+    assert set(given_up) <= set(rest)
+    assert sorted(done + rest) == list(range(60))
+
+
 def test_what_does_not_fit_is_refused_where_it_is_appended(pond: Any) -> None:
     pond.stream(IN).append(rows(0, 3))
     mine = consumer(pond)

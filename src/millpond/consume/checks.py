@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from millpond.consume.protocol import STRATEGIES, Join, Place
-from millpond.errors import InvalidValue, OffsetGone
+from millpond.errors import InvalidValue
 from millpond.model.definition import StreamDefinition, check_durability
 from millpond.model.misfit import shown
 from millpond.query import Halves
@@ -74,14 +74,4 @@ def plain_place(to: object) -> Place:
 
 def place(halves: Halves, to: Place) -> dict[int, int]:
     """One offset per streamlet. `InvalidValue` beyond the head, `OffsetGone` before what is kept."""
-    snapshot = halves.snapshot()
-    found = resolve(halves, snapshot, to)
-    if isinstance(to, int | dict):
-        first = resolve(halves, snapshot, "earliest")
-        for streamlet, offset in found.items():
-            if offset < first.get(streamlet, 0):
-                raise OffsetGone(
-                    f"offset {offset} of streamlet {streamlet} of {halves.definition.name} is no longer kept",
-                    hint=f'its first record is at {first[streamlet]}; "earliest" begins there',
-                )
-    return found
+    return resolve(halves, halves.snapshot(), to)

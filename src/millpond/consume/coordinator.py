@@ -54,7 +54,7 @@ from millpond.consume.protocol import (
     Wanted,
 )
 from millpond.consume.streams import ConsumedStream, Streams
-from millpond.errors import Fenced, GroupConflict, GroupNotFound, StaleSequence, StreamNotFound, TooLarge
+from millpond.errors import Fenced, GroupConflict, GroupNotFound, StaleSequence, StreamNotFound, TooLarge, Truncated
 from millpond.log.engine import Ack, LogEngine, StreamAppend
 from millpond.model.offsets import ranges_between
 
@@ -64,6 +64,8 @@ EPOCHS_AT_ONCE = 1_000
 COMPACT_RECORDS = 10_000
 # How long a waiting poll sleeps before it looks whether something was given back. New records wake it at once.
 LOOK_SECONDS = 0.1
+# A truncation takes effect in the log first and in the stream's definition a moment later.
+TRUNCATING_SECONDS = 0.001
 GROUPS_MAX = 10_000
 
 
@@ -172,7 +174,11 @@ class Coordinator:
         until: float | None = None
         while True:
             group = self._group(member)
-            found, beyond = group.deliver(member, wanted)
+            try:
+                found, beyond = group.deliver(member, wanted)
+            except Truncated:
+                time.sleep(TRUNCATING_SECONDS)  # the group follows as soon as the stream has its new generation
+                continue
             if found:
                 doomed = found[-1]
                 if doomed.receipt.tries < group.kills_max(member) or doomed.batch.num_rows > 1:

@@ -85,7 +85,7 @@ class GroupModel:
         return [
             row
             for done in commit.done
-            for row in self.handed[epoch, done.number]
+            for row in self.handed.get((epoch, done.number), ())
             if (done.stop is None or row.offset < done.stop) and row.n not in self.committed
         ]
 
@@ -103,6 +103,11 @@ class GroupModel:
             self.committed.add(row.n)
             self.unsafe.add(row.n)
         self.outputs.update(outputs)
+
+    def truncated(self) -> None:
+        """The stream begins anew: what was in it is gone, processed or not, and whoever has some of it has nothing."""
+        self.records, self.committed, self.handed, self.holder = {}, set(), {}, {}
+        self.unsafe = set()
 
     def synced(self) -> None:
         """Something was synced: everything before it is safe."""
@@ -135,6 +140,8 @@ class LossyDesk:
         machine.doubt = (member.epoch, rows, out)
         outcome = machine.coordinator.commit(member, commit, outputs)
         if not outcome.duplicate:
+            unknown = [done for done in commit.done if (member.epoch, done.number) not in machine.model.handed]
+            assert not unknown, f"{unknown} of an earlier generation is committed"
             machine.model.commits(member.epoch, rows, out)
             if outputs is not None and out:
                 machine.model.synced()
@@ -329,6 +336,12 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.model.synced()
 
     @rule()
+    def truncate(self) -> None:
+        self.pond.stream(SOURCE).truncate(preview=False)
+        self.model.truncated()
+        self.coordinator.group(SOURCE, GROUP)  # whoever asks finds it at the new generation's start
+
+    @rule()
     def compact_positions(self) -> None:
         self.coordinator.compact()
         self.model.synced()
@@ -401,6 +414,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.outputs_are_those_of_commits()
 
     def _done(self) -> set[int]:
+        self.coordinator.group(SOURCE, GROUP)
         (group,) = self.coordinator.each()
         state = group.state
         if self._strategy == "fifo":
