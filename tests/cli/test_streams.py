@@ -185,3 +185,18 @@ def test_lists_shown_to_people_name_their_columns(pond: Commands) -> None:
     lines = pond("streams").out.splitlines()
     assert lines[0].split() == ["name", "records", "streamlets", "keys", "schema"]
     assert pa.schema([("vid", pa.string())]).field("vid").name in lines[2]
+
+
+def test_truncate_shows_first_what_goes_and_asks(pond: Commands) -> None:
+    pond("put", "grid/meters", input=readings(3))
+    said = pond("truncate", "grid/meters", "--preview")
+    assert "would lose 3 records, 3 live and 0 in 0 objects; generation 2 would begin" in said.talk
+    pond("truncate", "grid/meters", input="n\n", code=2)
+    assert len(pond("scan", "grid/meters").several) == 3
+    gone = pond("truncate", "grid/meters", "--yes", "--json").one
+    assert (gone["generation"], gone["rows_live"], gone["done"]) == (2, 3, True)
+    assert pond("scan", "grid/meters").several == []
+    pond("put", "grid/meters", input=readings(2))
+    assert len(pond("cat", "grid/meters").several) == 2
+    said = pond("cat", "grid/meters", "--from", "g1,0:0", "--json", code=3)
+    assert said.error["code"] == "truncated"

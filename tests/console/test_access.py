@@ -71,7 +71,13 @@ def test_what_one_has_no_right_for_is_disabled_with_the_reason(guarded: Guarded,
 
     page.get_by_role("link", name="grid/meters").click()
     expect(page.get_by_role("cell", name="m-1")).to_be_visible()
-    for name, right in (("Settle…", "admin"), ("Drop…", "admin"), ("Add columns…", "admin"), ("Append", "write")):
+    for name, right in (
+        ("Settle…", "admin"),
+        ("Truncate…", "admin"),
+        ("Drop…", "admin"),
+        ("Add columns…", "admin"),
+        ("Append", "write"),
+    ):
         control = page.get_by_role("button", name=name, exact=True)
         expect(control).to_be_disabled()
         expect(control).to_have_attribute("title", f"reader: no right to {right} grid/meters")

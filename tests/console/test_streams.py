@@ -145,6 +145,25 @@ def test_a_drop_takes_the_name_typed_out(served: Served, open_page: OpenPage) ->
     assert "dropped/meters" not in [stream["name"] for stream in served.call("GET", "/v1/streams")]
 
 
+def test_a_truncation_takes_the_name_typed_out_and_keeps_the_stream(served: Served, open_page: OpenPage) -> None:
+    served.create("emptied/meters")
+    served.append("emptied/meters", {"vid": "m-1", "temp": 1.0})
+    page = open_page(served, "/#/streams/emptied/meters")
+    expect(page.get_by_role("cell", name="m-1")).to_be_visible()
+    page.get_by_role("button", name="Truncate…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text("1 record,")).to_be_visible()
+    expect(dialog.get_by_text("generation 2 begins")).to_be_visible()
+    go = dialog.get_by_role("button", name="Discard all records")
+    expect(go).to_be_disabled()
+    dialog.get_by_label("Type emptied/meters to truncate it").fill("emptied/meters")
+    go.click()
+    expect(page.get_by_text("1 record discarded; this is generation 2.")).to_be_visible()
+    assert served.call("GET", "/v1/streams/emptied/meters/count") == {"count": 0}
+    served.append("emptied/meters", {"vid": "m-2", "temp": 2.0})
+    expect(page.get_by_role("cell", name="m-2")).to_be_visible()
+
+
 def test_columns_are_added(served: Served, open_page: OpenPage) -> None:
     served.create("widened/meters")
     page = open_page(served, "/#/streams/widened/meters", expected="status of 400")

@@ -1,6 +1,7 @@
 """A fixed workload on a whole pond, and the runs around it: into a crash, and what must hold afterwards.
 
-It appends in all forms and durabilities, retries, settles, merges, alters, drops, makes anew, closes and reopens.
+It appends in all forms and durabilities, retries, settles, merges, alters, truncates, drops, makes anew, closes and
+reopens.
 """
 
 from __future__ import annotations
@@ -80,6 +81,9 @@ def _second(drive: PondDriver) -> None:
     retry(drive, METERS)
     drive.compact(METERS)
     drive.append(ALARMS, 3, durability="disk")
+    drive.append(NOTES, 2, producer="n", sequence=1, durability="disk")
+    drive.truncate(NOTES)
+    retry(drive, NOTES)
     drive.drop(ALARMS)
     drive.append(NOTES, 1, form="dict", durability="disk")
     drive.checkpoint(METERS)
@@ -93,7 +97,15 @@ def _third(drive: PondDriver) -> None:
     drive.settle(METERS)
     drive.compact(METERS)
     drive.settle(ALARMS)
+    drive.append(METERS, 2, producer="p", sequence=3)
+    drive.truncate(METERS)
+    retry(drive, METERS)
+    drive.append(METERS, 3)
+    drive.settle(METERS)
     drive.append(METERS, 2)
+    drive.truncate(METERS)
+    drive.append(METERS, 1, form="dict")
+    drive.truncate(ALARMS)
 
 
 def fresh(root: Path) -> None:

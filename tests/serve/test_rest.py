@@ -404,6 +404,37 @@ def test_server_sent_events_go_on_where_they_were_cut(client: httpx.Client, stre
     assert [record for _, record in rest] == [{"vid": "v2"}, {"vid": "v3"}, {"vid": "v4"}]
 
 
+def test_a_truncation_shows_first_what_goes_and_old_places_are_refused(client: httpx.Client, stream: str) -> None:
+    client.post(f"{stream}/records", json=[{"vid": f"v{n}"} for n in range(5)])
+    kept = client.get(f"{stream}/records").json()["next"]
+    assert kept == "g1,0:5"
+    plan = client.post(f"{stream}/truncate", params={"preview": "true"}).json()
+    assert (plan["rows_live"], plan["generation"], plan["done"]) == (5, 2, False)
+    assert client.get(f"{stream}/count").json() == {"count": 5}
+    assert client.post(f"{stream}/truncate").json() == plan | {"done": True}
+    assert client.get(f"{stream}/count").json() == {"count": 0}
+    problem(client.get(f"{stream}/records", params={"start": kept}), 410, "truncated")
+    client.post(f"{stream}/records", json={"vid": "new"})
+    page = client.get(f"{stream}/records", params={"columns": "vid"}).json()
+    assert page == {"records": [{"vid": "new"}], "next": "g2,0:1"}
+
+
+def test_server_sent_events_go_over_to_a_new_generation(served: Served, client: httpx.Client, stream: str) -> None:
+    """Those that listen meanwhile, and those whose connection was lost."""
+    client.post(f"{stream}/records", json=[{"vid": "old-0"}, {"vid": "old-1"}])
+    query = {"follow": "true", "format": "sse", "columns": "vid"}
+    with client.stream("GET", f"{stream}/records", params=query) as answer, served.client() as other:
+        lines = (line for line in answer.iter_lines() if line.startswith(("id: ", "data: ")))
+        assert [next(lines) for _ in range(4)][2] == "id: g1,0:2"
+        other.post(f"{stream}/truncate")
+        other.post(f"{stream}/records", json={"vid": "new"})
+        assert [next(lines), next(lines)] == ["id: g2,0:1", 'data: {"vid":"new"}']
+    with client.stream("GET", f"{stream}/records", params=query, headers={"last-event-id": "g1,0:2"}) as answer:
+        lines = (line for line in answer.iter_lines() if line.startswith("id: "))
+        assert next(lines) == "id: g2,0:1"
+    problem(client.get(f"{stream}/records", params=query | {"start": "g1,0:2"}), 410, "truncated")
+
+
 def test_followers_that_leave_are_forgotten(served: Served, client: httpx.Client, stream: str) -> None:
     """Each of them would hold a thread; there is room for 200."""
     for _ in range(220):

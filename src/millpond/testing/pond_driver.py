@@ -144,6 +144,16 @@ class PondDriver:
             self.pond.alter_stream(name, schema.append(pa.field(column, pa.string())))
             model.columns, model.altering = model.altering, None
 
+    def truncate(self, name: str) -> None:
+        """Discard all records of a stream."""
+        model = self._usable(name)
+        if model is None or model.truncating:
+            return
+        model.truncating = True
+        with self._meeting_errors():
+            self.pond.stream(name).truncate()
+            model.truncated()
+
     def drop(self, name: str) -> None:
         model = self._usable(name)
         if model is None:

@@ -44,6 +44,8 @@ class Readable(Protocol):
     @property
     def schema(self) -> pa.Schema: ...
 
+    def status(self) -> Any: ...
+
     def scan(self, *, columns: Sequence[str]) -> pa.Table: ...
 
     def read(self, start: str) -> Iterable[pa.RecordBatch]: ...
@@ -57,6 +59,7 @@ class Fate(Enum):
     UNKNOWN = "unknown"  # under way, interrupted, or at the mercy of a fault: whole or not at all
     PROMISED = "promised"
     LOST = "lost"  # refused, or seen not to be there
+    TRUNCATED = "truncated"  # discarded with all others; a retry is recognised if its first try is known
 
 
 @dataclass
@@ -71,13 +74,23 @@ class Attempt:
     ranges: dict[int, OffsetRange] = field(default_factory=dict)
     safe: bool = False
     tries: int = 0
+    sure: bool = False  # of one that was truncated: it had been there
 
     def acked(self, ack: Ack) -> None:
         """The append was acknowledged."""
+        if self.fate is Fate.TRUNCATED:
+            if not ack.ranges:
+                return  # a retry of what was discarded
+            assert not self.sure, f"a retry of what was truncated was appended anew, at {ack.ranges}"
         assert sum(len(r) for r in ack.ranges.values()) == len(self.rows), (ack, len(self.rows))
         if self.ranges:
             assert dict(ack.ranges) == self.ranges, f"a retry got {ack.ranges}, the first one {self.ranges}"
         self.fate, self.ranges = Fate.PROMISED, dict(ack.ranges)
+
+    def truncated(self) -> None:
+        """All records of the stream were discarded."""
+        self.sure = self.fate is Fate.PROMISED or (self.fate is Fate.TRUNCATED and self.sure)
+        self.fate, self.ranges = Fate.TRUNCATED, {}
 
     def refused(self) -> None:
         """The append failed with an error that says: nothing was kept of this try."""
@@ -101,6 +114,8 @@ class StreamModel:
     archived: bool = True
     exists: bool | None = True
     altering: list[str] | None = None
+    generation: int = 1
+    truncating: bool = False  # a truncation is under way or was interrupted
     attempts: list[Attempt] = field(default_factory=list)
 
     def sending(
@@ -116,6 +131,12 @@ class StreamModel:
         """The records that must be there, as they were sent."""
         return [row for attempt in self.attempts if attempt.fate is Fate.PROMISED for row in attempt.rows]
 
+    def truncated(self) -> None:
+        """Everything so far was discarded, and the next generation has begun."""
+        self.generation, self.truncating = self.generation + 1, False
+        for attempt in self.attempts:
+            attempt.truncated()
+
     def settled(self) -> None:
         """Everything acknowledged so far is in the archive."""
         for attempt in self.attempts:
@@ -126,9 +147,11 @@ class StreamModel:
         for attempt in self.attempts:
             if attempt.fate is Fate.PROMISED and not attempt.safe and attempt.durability not in surviving:
                 attempt.fate, attempt.ranges = Fate.UNKNOWN, {}
+            attempt.sure = attempt.sure and (attempt.safe or attempt.durability in surviving)
 
     def check(self, stream: Readable, *, resolve: bool = True) -> None:
         """Compare with the real stream; `resolve`: learn from it what was unknown."""
+        self._check_generation(stream.status().generation, resolve)
         table = stream.scan(columns=[*stream.schema.names, *SYSTEM])
         self._check_columns(table.schema.names, resolve)
         found = _rows(table)
@@ -143,6 +166,13 @@ class StreamModel:
                 known.update(attempt.ids)
         assert set(by_id) == known, f"{self.name}: records that nobody sent: {sorted(set(by_id) - known)}"
         self._check_reads(stream, found)
+
+    def _check_generation(self, found: int, resolve: bool) -> None:
+        if self.truncating and found == self.generation + 1:
+            self.truncated()
+        elif resolve:
+            self.truncating = False
+        assert found == self.generation, f"{self.name}: generation {found}, expected {self.generation}"
 
     def _check_columns(self, names: list[str], resolve: bool) -> None:
         assert tuple(names[-3:]) == SYSTEM, names
@@ -163,8 +193,8 @@ class StreamModel:
     def _check_attempt(self, attempt: Attempt, by_id: Mapping[int, Row], resolve: bool) -> bool:
         """Whether the append's records are there, which is checked to be all right."""
         there = [number for number in attempt.ids if number in by_id]
-        if attempt.fate is Fate.LOST:
-            assert not there, f"{self.name}: {there} are there, but the append was refused or seen to be lost"
+        if attempt.fate in (Fate.LOST, Fate.TRUNCATED):
+            assert not there, f"{self.name}: {there} are there, but the append was {attempt.fate.value}"
             return False
         if not there and attempt.fate is Fate.UNKNOWN:
             attempt.fate = Fate.LOST if resolve else Fate.UNKNOWN

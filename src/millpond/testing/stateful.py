@@ -1,8 +1,9 @@
 """A pond against a list and a dict: hypothesis draws what is done and where it is interrupted, and shrinks what fails.
 
-The steps are those of a user (create, append in every form, retry, settle, read, scan, get, alter, drop, close and
-reopen), of the background (merge, checkpoint), and of bad luck: a kill between two steps or inside one, at any of its
-durable steps, and a power cut in any variant. After each interruption the pond is opened and compared with the model.
+The steps are those of a user (create, append in every form, retry, settle, read, scan, get, alter, truncate, drop,
+close and reopen), of the background (merge, checkpoint), and of bad luck: a kill between two steps or inside one, at
+any of its durable steps, and a power cut in any variant. After each interruption the pond is opened and compared with
+the model.
 
 Run it as it is, or subclass it with more rules:
 
@@ -151,6 +152,10 @@ class PondStateMachine(RuleBasedStateMachine):
         if self._has(name) and len(self.drive.model.streams[name].columns) < 8:
             self.drive.alter(name)
 
+    @rule(name=names)
+    def truncate(self, name: str) -> None:
+        self.drive.truncate(self._there(name))
+
     @rule(name=names, anew=st.booleans())
     def drop(self, name: str, anew: bool) -> None:
         self.drive.drop(name)
@@ -212,7 +217,7 @@ class PondStateMachine(RuleBasedStateMachine):
 
     @rule(
         name=names,
-        what=st.sampled_from(("append", "settle", "settle", "merge", "alter", "drop", "create", "reopen")),
+        what=st.sampled_from(("append", "settle", "settle", "merge", "alter", "truncate", "drop", "create", "reopen")),
         step=st.integers(1, 25),
         after=st.booleans(),
         variant=st.none() | st.sampled_from(VARIANTS),
@@ -227,6 +232,7 @@ class PondStateMachine(RuleBasedStateMachine):
             "settle": lambda: self.drive.settle(name),
             "merge": lambda: self.drive.compact(name),
             "alter": lambda: self.alter(name),
+            "truncate": lambda: self.drive.truncate(name),
             "drop": lambda: self.drive.drop(name),
             "create": lambda: self.drive.create(name),
             "reopen": self._reopen,
