@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from millpond.pond.pond import Pond
     from millpond.pond.stream import Stream
     from millpond.query import QueryReport, Snapshot, StreamReader
+    from millpond.spark.pipelines.declare import pipeline, sql_pipeline
 
 __version__ = "0.1.0"
 
@@ -51,7 +52,9 @@ _HOMES = {
     "connect": ("millpond.client.connect", "connect"),
     "errors": ("millpond.errors", ""),
     "open": ("millpond.pond.opening", "open_pond"),
+    "pipeline": ("millpond.spark.pipelines.declare", "pipeline"),
     "spark": ("millpond.spark", ""),
+    "sql_pipeline": ("millpond.spark.pipelines.declare", "sql_pipeline"),
 }
 
 __all__ = [
@@ -72,7 +75,9 @@ __all__ = [
     "connect",
     "errors",
     "open",
+    "pipeline",
     "spark",
+    "sql_pipeline",
 ]
 
 

@@ -86,6 +86,12 @@ class NotAFile(InvalidInput):
     code = "not-a-file"
 
 
+class PipelineFailed(InvalidInput):
+    """A pipeline cannot be put together, or its function fails on records."""
+
+    code = "pipeline-failed"
+
+
 class FileLocked(InvalidInput):
     """Another writer holds the file alone. Nothing was appended."""
 

@@ -22,6 +22,7 @@ MEMBER = {"group": "g", "instance": "i", "epoch": 1}
 FIELDS: dict[type, dict[str, Any]] = {
     ask.CreateToken: {"name": "n"},
     ask.RevokeToken: {"token": "n"},
+    ask.ReportPipeline: {"name": "n"},
     ask.CommitStaged: {"stages": ("a",)},
     ask.ForgetStaged: {"prefix": "0123456789abcdef"},
     ask.BeginLoad: {"owner": "o"},

@@ -53,6 +53,7 @@ def asked(client: httpx.Client, route: Route, headers: dict[str, str], stream: s
         "create": {"schema": "vid string"},
         "alter": {"add": "a int"},
         "create_token": {"name": "again"},
+        "report_pipeline": {"name": "hourly"},
     }
     content = json.dumps(body[route.handler]).encode() if route.handler in body else b""
     headers = headers | {"content-type": "application/json"}

@@ -15,6 +15,7 @@ from millpond.cli.keeping import settle, status, vacuum, verify
 from millpond.cli.output import Output
 from millpond.cli.put import put
 from millpond.cli.reading import cat, get, scan, segments
+from millpond.cli.run import run
 from millpond.cli.serve import serve
 from millpond.cli.session import Access, Session
 from millpond.cli.shell import Shell, configure_logging
@@ -40,6 +41,7 @@ for command in (
     scan,
     segments,
     sql,
+    run,
     serve,
     settle,
     vacuum,

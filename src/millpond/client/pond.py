@@ -16,6 +16,7 @@ import pyarrow as pa
 from millpond.client.connection import Connection
 from millpond.client.files import ServedFile
 from millpond.client.groups import RemoteGroupDesk
+from millpond.client.pipelines import RemoteBoard
 from millpond.client.served import StreamForSpark
 from millpond.client.stream import RemoteStream
 from millpond.client.tokens import RemoteTokens
@@ -47,6 +48,7 @@ class RemotePond(ConsumerFace, WithFiles):
         self._lock = threading.Lock()
         self._streams: dict[str, RemoteStream] = {}
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self.pipelines = RemoteBoard(connection)
         self._watch = Watch(self._listing)
         self._groups = RemoteGroupDesk(connection, self.stream)
 

@@ -31,6 +31,7 @@ from millpond.pond.bulk_desk import bulk_calls, stage
 from millpond.pond.file_calls import file_calls
 from millpond.pond.gate import Gate
 from millpond.pond.group_desk import GroupRequests
+from millpond.pond.pipelines import pipeline_calls
 from millpond.pond.watched import WatchedReader
 from millpond.query import Where, parse_start, parse_value
 from millpond.query.snapshot import Snapshot
@@ -87,7 +88,7 @@ class PondDesk:
             ask.RevokeToken: lambda caller, request: gate.revoke(request.token),
         }
         groups = GroupRequests(pond, self._stream)
-        self._calls |= bulk_calls(self._stream) | groups.calls()
+        self._calls |= bulk_calls(self._stream) | groups.calls() | pipeline_calls(pond.pipelines, _sees)
         self._fetches: dict[type[ask.Request], Callable[[Any], Batches]] = {
             ask.Scan: self._scan,
             ask.Get: self._get,

@@ -35,6 +35,7 @@ from millpond.pond.directory import PondDirectory
 from millpond.pond.file_calls import HereFile
 from millpond.pond.gate import SecretGate
 from millpond.pond.own_records import OwnRecords
+from millpond.pond.pipelines import Board
 from millpond.pond.staging import Staging
 from millpond.pond.stream import Stream
 from millpond.pond.truncating import truncate
@@ -74,6 +75,7 @@ class Pond(ConsumerFace, WithFiles):
         self._settle_on_close = settle_on_close
         self._lock = threading.RLock()
         self._closed = False
+        self.pipelines = Board(clock)
         self._listeners: list[Callable[[Change], None]] = []
         self._door: FlightDoor | None = None
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()

@@ -24,6 +24,7 @@ from millpond.serve.parameters import (
     AlterBody,
     CreateBody,
     Health,
+    PipelineBody,
     SettleAnswer,
     TokenBody,
 )
@@ -105,6 +106,16 @@ async def revoke_token(door: RestDoor, asked: Asked) -> Response:
 
 async def list_streams(door: RestDoor, asked: Asked) -> Response:
     return await _call(door, asked, ask.ListStreams())
+
+
+async def list_pipelines(door: RestDoor, asked: Asked) -> Response:
+    return await _call(door, asked, ask.ListPipelines())
+
+
+async def report_pipeline(door: RestDoor, asked: Asked) -> Response:
+    body: PipelineBody = await asked.message(PipelineBody, door.settings)
+    fields = {name: getattr(body, name) for name in body.__struct_fields__}
+    return await _call(door, asked, ask.ReportPipeline(asked.name, **fields))
 
 
 async def create(door: RestDoor, asked: Asked) -> Response:
@@ -383,7 +394,7 @@ HANDLERS: dict[str, Handler] = {
     handler.__name__: handler
     for handler in (
         healthz, readyz, metrics, about, pond_status, audit, verify, list_tokens, create_token, revoke_token,
-        list_streams, create, describe, alter, drop, append, read, scan, get, count, explain, segments, stream_status,
-        truncate, settle, vacuum,
+        list_streams, list_pipelines, create, describe, alter, drop, append, read, scan, get, count, explain, segments,
+        stream_status, truncate, settle, vacuum, report_pipeline,
     )
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from millpond.archive.settle import SettleReport
-from millpond.wire import answers
+from millpond.wire import answers, pipelines
 from millpond.wire import requests as ask
 
 ROWS_DEFAULT = 1_000
@@ -152,6 +152,21 @@ class AlterBody(Struct, frozen=True, forbid_unknown_fields=True):
     add: ask.Schema | None = None
     schema: ask.Schema | None = None
     ttl: ask.Units | UnsetType | None = UNSET
+
+
+class PipelineBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a pipeline does. `behind`: records of its sources that it has not read."""
+
+    name: pipelines.Name
+    sources: Annotated[tuple[pipelines.Name, ...], Meta(max_length=100)] = ()
+    state: pipelines.State = "running"
+    batch: Annotated[int, Meta(ge=-1, le=2**53)] = -1
+    rows: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    batch_rows: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    batch_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    behind: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    restarts: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    failure: pipelines.Text = ""
 
 
 class TokenBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -38,6 +38,7 @@ STATUS_OF = {
     "stale-sequence": 409,
     "not-a-file": 400,
     "file-locked": 409,
+    "pipeline-failed": 400,
     "group-conflict": 409,
     "fenced": 409,
     "transaction-over": 409,

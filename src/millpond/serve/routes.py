@@ -26,6 +26,7 @@ from millpond.serve.parameters import (
     GetQuery,
     Health,
     NoQuery,
+    PipelineBody,
     PreviewQuery,
     RecordsQuery,
     ScanQuery,
@@ -35,7 +36,7 @@ from millpond.serve.parameters import (
     VacuumQuery,
     WhereQuery,
 )
-from millpond.wire import answers, status
+from millpond.wire import answers, pipelines, status
 
 RECORDS = "records"
 TEXT = "text"
@@ -120,6 +121,14 @@ ROUTES = (
         answers.TokenInfo,
         right="admin",
         errors=(400, 404, 503),
+    ),
+    Route(
+        "GET",
+        "/v1/pipelines",
+        "list_pipelines",
+        "How the pipelines do that write where the caller has a right.",
+        list[pipelines.PipelineReport],
+        errors=(503,),
     ),
     Route(
         "GET",
@@ -258,6 +267,16 @@ ROUTES = (
         PreviewQuery,
         right="admin",
         errors=_CHANGING,
+    ),
+    Route(
+        "POST",
+        "/v1/streams/{name}/pipelines",
+        "report_pipeline",
+        "Say how a pipeline does that writes to the stream.",
+        pipelines.PipelineReport,
+        takes=PipelineBody,
+        right="write",
+        errors=(*_CHANGING, 413, 415),
     ),
     Route(
         "POST",

@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from millpond.model.schema import COLUMNS_MAX
+from millpond.wire import pipelines
 from millpond.wire.access import Right
 from millpond.wire.group_requests import GroupCall, PollGroup
 from millpond.wire.request_base import (
@@ -280,6 +281,27 @@ class UnlockFile(StreamRequest, frozen=True, tag="file-unlock"):
     epoch: Count = 0
 
 
+class ReportPipeline(NameRequest, frozen=True, tag="report-pipeline", kw_only=True):
+    """How a pipeline does that writes to the stream. -> `PipelineReport`"""
+
+    right: ClassVar[Right | None] = "write"
+
+    name: pipelines.Name
+    sources: Annotated[tuple[pipelines.Name, ...], msgspec.Meta(max_length=100)] = ()
+    state: pipelines.State = "running"
+    batch: int = -1
+    rows: Count = 0
+    batch_rows: Count = 0
+    batch_seconds: float = 0.0
+    behind: Count = 0
+    restarts: Count = 0
+    failure: pipelines.Text = ""
+
+
+class ListPipelines(Request, frozen=True, tag="list-pipelines"):
+    """The pipelines that write where the caller has a right. -> `list[PipelineReport]`"""
+
+
 class CreateToken(Request, frozen=True, tag="create-token"):
     """-> `NewToken`, the only time that the secret is told."""
 
@@ -332,6 +354,8 @@ Call = (
     | LockFile
     | UnlockFile
     | GroupCall
+    | ReportPipeline
+    | ListPipelines
     | CreateToken
     | ListTokens
     | RevokeToken

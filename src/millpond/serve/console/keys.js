@@ -10,13 +10,14 @@ const KEYS = [
   ["p", "pause or resume the tail"],
   ["g s", "streams"],
   ["g q", "query"],
+  ["g p", "pipelines"],
   ["g a", "activity"],
   ["g t", "tokens"],
   ["Ctrl Enter", "run the query, from any of its fields"],
   ["Esc", "close a dialog, leave a field"],
   ["?", "these keys"],
 ];
-const PAGES = { s: "streams", q: "query", a: "activity", t: "tokens" };
+const PAGES = { s: "streams", q: "query", p: "pipelines", a: "activity", t: "tokens" };
 // A second key comes soon after the first, or it is a key of its own.
 const PAIR_MILLISECONDS = 1500;
 

@@ -9,6 +9,7 @@ import { pause } from "./poll.js";
 import { problemCard } from "./problem.js";
 import { setUpTheme } from "./theme.js";
 import { activityPage } from "./activity.js";
+import { pipelinesPage } from "./pipelines.js";
 import { queryPage } from "./query.js";
 import { streamPage } from "./stream.js";
 import { streamsPage } from "./streams.js";
@@ -20,6 +21,7 @@ const RETRY_MILLISECONDS = 1000;
 const PAGES = {
   streams: (main, signal, rest) => (rest ? streamPage(main, signal, rest) : streamsPage(main, signal)),
   query: queryPage,
+  pipelines: pipelinesPage,
   activity: activityPage,
   tokens: tokensPage,
 };
