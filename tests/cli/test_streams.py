@@ -172,6 +172,17 @@ def test_alter_adds_columns_that_are_null_before(pond: Commands) -> None:
     assert pond("alter", "grid/meters", "--add", "temp double", "--json", code=2).error["code"] == "invalid-schema"
 
 
+def test_how_long_records_are_kept_and_which(pond: Commands) -> None:
+    made = pond("create", "hot", "--schema", "vid string, temp double", "--ttl", "30d", "--keep", "temp > 30",
+                "--only", "vid", "--json").one  # fmt: skip
+    assert (made["ttl_seconds"], made["keep"], made["schema"]) == (2_592_000.0, "temp > 30", "vid string")
+    pond("put", "hot", input='{"vid": "a", "temp": 31}\n{"vid": "b", "temp": 3}\n')
+    assert pond("scan", "hot").several == [{"vid": "a"}]
+    assert "kept for 3,600 seconds" in pond("alter", "hot", "--ttl", "1h").talk
+    assert pond("alter", "hot", "--ttl", "never", "--json").one["ttl_seconds"] is None
+    assert pond("alter", "hot", "--json", code=2).error["code"] == "invalid-value"
+
+
 def test_drop_asks_first(pond: Commands) -> None:
     pond("put", "grid/meters", input=readings(3))
     pond("drop", "grid/meters", input="n\n", code=2)

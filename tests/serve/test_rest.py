@@ -86,6 +86,44 @@ def test_a_stream_is_created_described_altered_and_dropped(client: httpx.Client,
     problem(client.get(stream), 404, "stream-not-found")
 
 
+def test_how_long_records_are_kept_is_altered(client: httpx.Client, stream: str) -> None:
+    assert client.get(stream).json()["ttl_seconds"] is None
+    assert client.patch(stream, json={"ttl": "30d"}).json()["ttl_seconds"] == 30 * 86_400
+    both = client.patch(stream, json={"add": "humidity double", "ttl": "1us"}).json()
+    assert (both["ttl_seconds"], both["schema"].endswith("humidity double")) == (1e-06, True)
+    client.post(f"{stream}/records", json=ROWS)
+    assert client.get(f"{stream}/count").json() == {"count": 0}
+    assert client.patch(stream, json={"add": "wind double"}).json()["ttl_seconds"] == 1e-06, "as it was"
+    assert client.patch(stream, json={"ttl": None}).json()["ttl_seconds"] is None
+    assert client.get(f"{stream}/count").json() == {"count": 2}
+    problem(client.patch(stream, json={"ttl": "0s"}), 400, "invalid-value")
+    problem(client.patch(stream, json={}), 400, "invalid-value")
+
+
+def test_a_stream_leaves_out_what_its_filter_does_not_let_through(client: httpx.Client) -> None:
+    where = "/v1/streams/sieved"
+    made = client.put(where, json={"schema": "vid string, temp double", "keep": "temp > 0", "only": ["vid"]})
+    assert (made.json()["keep"], made.json()["schema"]) == ("temp > 0", "vid string")
+    one = client.post(f"{where}/records", json={"vid": "a", "temp": -1}).json()
+    assert one == {"ranges": {}, "durability": "disk", "duplicate": False, "filtered": 1}
+    kept = client.post(f"{where}/records", json={"vid": "b", "temp": 1}).json()
+    assert kept == {"ranges": {"0": {"start": 0, "stop": 1}}, "durability": "disk", "duplicate": False, "filtered": 0}
+    lines = b'{"vid": "c", "temp": 2}\n{"vid": "d", "temp": -2}\n'
+    told = client.post(f"{where}/records", content=lines, headers={"content-type": "application/x-ndjson"}).json()
+    assert (told["ranges"], told["filtered"]) == ({"0": {"start": 1, "stop": 2}}, 1)
+    told = client.post(
+        f"{where}/records", content=b"vid,temp\ne,3\nf,-3\n", headers={"content-type": "text/csv"}
+    ).json()
+    assert told["filtered"] == 1
+    event = {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": {"vid": "g", "temp": -4}}
+    media = {"content-type": "application/cloudevents+json"}
+    assert client.post(f"{where}/records", content=json.dumps(event), headers=media).json()["filtered"] == 1
+    assert [row["vid"] for row in read(client, where)] == ["b", "c", "e"]
+    problem(
+        client.put("/v1/streams/other", json={"schema": "vid string", "keep": "temp > 0"}), 400, "invalid-predicate"
+    )
+
+
 def test_creating_again_is_the_same_stream_or_a_conflict(client: httpx.Client, stream: str) -> None:
     again = client.put(stream, json={"schema": "vid string not null, city string, temp double"})
     assert again.status_code == 200
