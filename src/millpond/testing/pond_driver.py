@@ -18,6 +18,7 @@ import millpond
 from millpond.clock import Clock
 from millpond.errors import Backpressure, InvalidInput, MillpondError
 from millpond.model.definition import Durability
+from millpond.model.units import parse_seconds
 from millpond.storage import Storage
 from millpond.testing.manual_clock import ManualClock
 from millpond.testing.pond_model import Attempt, PondModel, Row, StreamModel
@@ -101,7 +102,7 @@ class PondDriver:
 
     def check(self, *, resolve: bool = True) -> None:
         """Compare the pond with the model."""
-        self.model.check(self.pond, resolve=resolve)
+        self.model.check(self.pond, resolve=resolve, now_micros=self.clock.now_micros())
 
     @contextlib.contextmanager
     def _meeting_errors(self) -> Iterator[None]:
@@ -154,6 +155,23 @@ class PondDriver:
             self.pond.stream(name).truncate()
             model.truncated()
 
+    def shorten_ttl(self, name: str, ttl: str) -> None:
+        """Records are kept for so long from now on; nothing if it is no less than before."""
+        model, micros = self._usable(name), round(parse_seconds(ttl) * 1e6)
+        if model is None or model.shortening is not None or micros >= (model.ttl_micros or micros + 1):
+            return
+        model.shortening = micros
+        with self._meeting_errors():
+            self.pond.alter_stream(name, ttl=ttl)
+            model.ttl_micros, model.shortening = micros, None
+
+    def drop_expired(self, name: str) -> None:
+        """As the background does."""
+        if self._usable(name) is None:
+            return
+        with self._meeting_errors():
+            self.pond.stream(name).expiry.drop()
+
     def drop(self, name: str) -> None:
         model = self._usable(name)
         if model is None:
@@ -191,6 +209,7 @@ class PondDriver:
             return
         how: dict[str, Any] = {"producer": attempt.producer, "sequence": attempt.sequence} if attempt.producer else {}
         attempt.tries += 1
+        attempt.sent_micros.append(self.clock.now_micros())
         with self._meeting_errors():
             stream = self.pond.stream(name)
             try:

@@ -6,7 +6,8 @@ everything that a pond shows with it:
 
     what was promised is there, exactly once, at the offsets of its ack, with the values that were sent;
     an append whose outcome is not known, or whose durability did not cover the fault, is there whole or not at all;
-    nothing else is there; offsets are dense from 0 in every streamlet;
+    nothing else is there; offsets are dense from 0 in every streamlet, unless records may have expired;
+    what was ingested before the stream's ttl is not there;
     `scan`, `read` and `get` agree.
 
 After a check every unknown outcome is known: what was seen counts as acknowledged, what was not as lost for good.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Protocol
 
@@ -26,6 +28,7 @@ from millpond.model.offsets import OffsetRange
 
 Row = dict[str, Any]
 SYSTEM = ("_streamlet", "_offset", "_ingest_time")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Ack(Protocol):
@@ -33,6 +36,9 @@ class Ack(Protocol):
 
     @property
     def durability(self) -> Durability: ...
+
+    @property
+    def duplicate(self) -> bool: ...
 
     @property
     def ranges(self) -> Mapping[int, OffsetRange]: ...
@@ -60,6 +66,7 @@ class Fate(Enum):
     PROMISED = "promised"
     LOST = "lost"  # refused, or seen not to be there
     TRUNCATED = "truncated"  # discarded with all others; a retry is recognised if its first try is known
+    EXPIRED = "expired"  # whatever became of it, it is too old to be seen
 
 
 @dataclass
@@ -75,6 +82,7 @@ class Attempt:
     safe: bool = False
     tries: int = 0
     sure: bool = False  # of one that was truncated: it had been there
+    sent_micros: list[int] = field(default_factory=list)  # of each try that may be the one that was kept
 
     def acked(self, ack: Ack) -> None:
         """The append was acknowledged."""
@@ -82,6 +90,10 @@ class Attempt:
             if not ack.ranges:
                 return  # a retry of what was discarded
             assert not self.sure, f"a retry of what was truncated was appended anew, at {ack.ranges}"
+        tries = self.sent_micros
+        self.sent_micros = tries[:-1] if ack.duplicate and len(tries) > 1 else tries[-1:]
+        if self.fate is Fate.EXPIRED and ack.duplicate:
+            return
         assert sum(len(r) for r in ack.ranges.values()) == len(self.rows), (ack, len(self.rows))
         if self.ranges:
             assert dict(ack.ranges) == self.ranges, f"a retry got {ack.ranges}, the first one {self.ranges}"
@@ -116,6 +128,8 @@ class StreamModel:
     altering: list[str] | None = None
     generation: int = 1
     truncating: bool = False  # a truncation is under way or was interrupted
+    ttl_micros: int | None = None  # only ever shortened, so that what has expired has for good
+    shortening: int | None = None  # a ttl that an interrupted alteration may have set
     attempts: list[Attempt] = field(default_factory=list)
 
     def sending(
@@ -137,6 +151,22 @@ class StreamModel:
         for attempt in self.attempts:
             attempt.truncated()
 
+    def expire(self, now_micros: int) -> int | None:
+        """Let time take effect; the cutoff before which nothing is seen."""
+        if self.ttl_micros is None:
+            return None
+        cutoff = now_micros - self.ttl_micros
+        for attempt in self.attempts:
+            seen = attempt.fate in (Fate.PROMISED, Fate.UNKNOWN)
+            if seen and attempt.sent_micros and max(attempt.sent_micros) < cutoff:
+                attempt.fate, attempt.ranges = Fate.EXPIRED, {}
+        return cutoff
+
+    def in_doubt(self, attempt: Attempt, cutoff: int | None) -> bool:
+        """Whether it depends on which of its tries was kept if it has expired."""
+        seen = attempt.fate in (Fate.PROMISED, Fate.UNKNOWN)
+        return seen and cutoff is not None and bool(attempt.sent_micros) and min(attempt.sent_micros) < cutoff
+
     def settled(self) -> None:
         """Everything acknowledged so far is in the archive."""
         for attempt in self.attempts:
@@ -149,9 +179,11 @@ class StreamModel:
                 attempt.fate, attempt.ranges = Fate.UNKNOWN, {}
             attempt.sure = attempt.sure and (attempt.safe or attempt.durability in surviving)
 
-    def check(self, stream: Readable, *, resolve: bool = True) -> None:
+    def check(self, stream: Readable, *, resolve: bool = True, now_micros: int = 0) -> None:
         """Compare with the real stream; `resolve`: learn from it what was unknown."""
         self._check_generation(stream.status().generation, resolve)
+        self._check_ttl(stream, resolve)
+        cutoff = self.expire(now_micros)
         table = stream.scan(columns=[*stream.schema.names, *SYSTEM])
         self._check_columns(table.schema.names, resolve)
         found = _rows(table)
@@ -161,7 +193,15 @@ class StreamModel:
             by_id[row["id"]] = row
         self._check_offsets(found)
         known = set()
+        for row in found if cutoff is not None else ():
+            assert row["_ingest_time"] >= _EPOCH + timedelta(microseconds=cutoff or 0), (
+                f"{self.name}: {row} has expired"
+            )
         for attempt in self.attempts:
+            if self.in_doubt(attempt, cutoff) and not any(number in by_id for number in attempt.ids):
+                if resolve:
+                    attempt.fate, attempt.ranges = Fate.EXPIRED, {}
+                continue
             if self._check_attempt(attempt, by_id, resolve):
                 known.update(attempt.ids)
         assert set(by_id) == known, f"{self.name}: records that nobody sent: {sorted(set(by_id) - known)}"
@@ -173,6 +213,13 @@ class StreamModel:
         elif resolve:
             self.truncating = False
         assert found == self.generation, f"{self.name}: generation {found}, expected {self.generation}"
+
+    def _check_ttl(self, stream: Readable, resolve: bool) -> None:
+        seconds = stream.status().ttl_seconds
+        found = None if seconds is None else round(seconds * 1e6)
+        assert found in (self.ttl_micros, self.shortening), f"{self.name}: ttl {found}, expected {self.ttl_micros}"
+        if resolve:
+            self.ttl_micros, self.shortening = found, None
 
     def _check_columns(self, names: list[str], resolve: bool) -> None:
         assert tuple(names[-3:]) == SYSTEM, names
@@ -188,12 +235,13 @@ class StreamModel:
             offsets.setdefault(row["_streamlet"], []).append(row["_offset"])
         for streamlet, each in sorted(offsets.items()):
             assert 0 <= streamlet < self.streamlets, f"{self.name}: streamlet {streamlet}"
-            assert sorted(each) == list(range(len(each))), f"{self.name}/{streamlet}: offsets {sorted(each)}"
+            dense = range(len(each)) if self.ttl_micros is None else sorted(set(each))
+            assert sorted(each) == list(dense), f"{self.name}/{streamlet}: offsets {sorted(each)}"
 
     def _check_attempt(self, attempt: Attempt, by_id: Mapping[int, Row], resolve: bool) -> bool:
         """Whether the append's records are there, which is checked to be all right."""
         there = [number for number in attempt.ids if number in by_id]
-        if attempt.fate in (Fate.LOST, Fate.TRUNCATED):
+        if attempt.fate in (Fate.LOST, Fate.TRUNCATED, Fate.EXPIRED):
             assert not there, f"{self.name}: {there} are there, but the append was {attempt.fate.value}"
             return False
         if not there and attempt.fate is Fate.UNKNOWN:
@@ -262,7 +310,7 @@ class PondModel:
         for stream in self.streams.values():
             stream.unsure(("disk",))
 
-    def check(self, pond: Any, *, resolve: bool = True) -> None:
+    def check(self, pond: Any, *, resolve: bool = True, now_micros: int = 0) -> None:
         """Compare with a real pond, which must be open. `resolve`: it was opened after the last fault, so what it
         shows is what became of every append whose outcome was not known."""
         names = {stream.name for stream in pond.streams()}
@@ -272,7 +320,7 @@ class PondModel:
             if resolve:
                 stream.exists = exists
             if exists:
-                stream.check(pond.stream(name), resolve=resolve)
+                stream.check(pond.stream(name), resolve=resolve, now_micros=now_micros)
             elif resolve:
                 del self.streams[name]
             else:

@@ -1,9 +1,9 @@
 """A pond against a list and a dict: hypothesis draws what is done and where it is interrupted, and shrinks what fails.
 
 The steps are those of a user (create, append in every form, retry, settle, read, scan, get, alter, truncate, drop,
-close and reopen), of the background (merge, checkpoint), and of bad luck: a kill between two steps or inside one, at
-any of its durable steps, and a power cut in any variant. After each interruption the pond is opened and compared with
-the model.
+close and reopen), of the background (merge, checkpoint, drop what has expired), and of bad luck: a kill between two
+steps or inside one, at any of its durable steps, and a power cut in any variant. After each interruption the pond is
+opened and compared with the model.
 
 Run it as it is, or subclass it with more rules:
 
@@ -106,9 +106,10 @@ class PondStateMachine(RuleBasedStateMachine):
 
     # What users do.
 
-    @rule(name=names, durability=durabilities, streamlets=st.sampled_from((1, 3)))
-    def create(self, name: str, durability: Durability, streamlets: int) -> None:
-        self.drive.create(name, durability=durability, streamlets=streamlets)
+    @rule(name=names, durability=durabilities, streamlets=st.sampled_from((1, 3)), archived=st.booleans())
+    def create(self, name: str, durability: Durability, streamlets: int, archived: bool) -> None:
+        how: dict[str, Any] = {} if archived else {"settle": None}
+        self.drive.create(name, durability=durability, streamlets=streamlets, **how)
 
     @rule(
         name=names,
@@ -156,6 +157,10 @@ class PondStateMachine(RuleBasedStateMachine):
     def truncate(self, name: str) -> None:
         self.drive.truncate(self._there(name))
 
+    @rule(name=names, ttl=st.sampled_from(("2d", "3h", "30m")))
+    def shorten_ttl(self, name: str, ttl: str) -> None:
+        self.drive.shorten_ttl(self._there(name), ttl)
+
     @rule(name=names, anew=st.booleans())
     def drop(self, name: str, anew: bool) -> None:
         self.drive.drop(name)
@@ -171,7 +176,12 @@ class PondStateMachine(RuleBasedStateMachine):
         name = self._there(name)
         if not self._has(name):
             return
-        wanted = {row["id"] for row in self.drive.model.streams[name].rows if CONDITIONS[condition](row)}
+        model = self.drive.model.streams[name]
+        cutoff = model.expire(self.drive.clock.now_micros())
+        if any(model.in_doubt(attempt, cutoff) for attempt in model.attempts):
+            self.drive.check(resolve=False)  # a retry was recognised, of which try is not known
+            return
+        wanted = {row["id"] for row in model.rows if CONDITIONS[condition](row)}
         stream = self.drive.pond.stream(name)
         found = stream.scan(condition, columns=["id"], limit=limit).column("id").to_pylist()
         assert len(found) == len(set(found))
@@ -192,6 +202,10 @@ class PondStateMachine(RuleBasedStateMachine):
     @rule(name=names)
     def merge(self, name: str) -> None:
         self.drive.compact(self._there(name))
+
+    @rule(name=names)
+    def drop_expired(self, name: str) -> None:
+        self.drive.drop_expired(self._there(name))
 
     @rule(name=names)
     def checkpoint(self, name: str) -> None:
@@ -217,7 +231,21 @@ class PondStateMachine(RuleBasedStateMachine):
 
     @rule(
         name=names,
-        what=st.sampled_from(("append", "settle", "settle", "merge", "alter", "truncate", "drop", "create", "reopen")),
+        what=st.sampled_from(
+            (
+                "append",
+                "settle",
+                "settle",
+                "merge",
+                "alter",
+                "truncate",
+                "drop",
+                "create",
+                "reopen",
+                "expire",
+                "shorten",
+            )
+        ),
         step=st.integers(1, 25),
         after=st.booleans(),
         variant=st.none() | st.sampled_from(VARIANTS),
@@ -236,6 +264,8 @@ class PondStateMachine(RuleBasedStateMachine):
             "drop": lambda: self.drive.drop(name),
             "create": lambda: self.drive.create(name),
             "reopen": self._reopen,
+            "expire": lambda: self.drive.drop_expired(name),
+            "shorten": lambda: self.drive.shorten_ttl(name, "45m"),
         }
         try:
             operations[what]()
