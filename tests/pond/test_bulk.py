@@ -6,11 +6,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 import millpond
 from millpond.archive.load import ROW_BITS, Load, LoadWriter
+from millpond.client.bulk_tasks import load_rows
 from millpond.errors import Backpressure, Fenced, InvalidRecord, InvalidValue, TransactionOver
 from millpond.model.stored_definition import decode_definition
 from millpond.model.units import Seconds
@@ -279,6 +281,29 @@ def test_a_stream_that_is_not_archived_cannot_be_loaded(pond: millpond.Pond) -> 
     stream = pond.create_stream("live", SCHEMA, settle=None)
     with pytest.raises(InvalidValue, match="not archived"):
         stream.bulk.begin_load("other")
+
+
+def test_a_stream_that_sifts_sifts_loads_too(pond: millpond.Pond) -> None:
+    stream = pond.create_stream("sifted", SCHEMA, keep="n >= 3", only=["n"])
+    ticket = begin(stream)
+    count, report = load_rows(msgspec.json.encode(ticket), 0, ROW_BITS, [rows(0, 5)])
+    assert count == 2
+    stream.bulk.commit_load(ticket.load, pa.ipc.open_stream(report).read_all())
+    assert stream.scan().to_pylist() == [{"n": 3}, {"n": 4}]
+
+
+def test_a_truncated_stream_is_loaded_anew_and_late_loads_are_refused(stream: millpond.Stream) -> None:
+    load(stream, 0, 5)
+    late = begin(stream)
+    report = write(late, 0, rows(5, 10))
+    stream.truncate()
+    with pytest.raises(millpond.MillpondError, match="truncated"):
+        stream.bulk.commit_load(late.load, report)
+    stream.bulk.abort_load(late.load)
+    assert numbers(stream) == []
+    load(stream, 10, 12)
+    assert numbers(stream) == [10, 11]
+    assert stream.snapshot().heads[2] == 2
 
 
 def test_settling_goes_on_while_a_load_is_under_way(stream: millpond.Stream) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.errors import InvalidInput, InvalidRecord, InvalidSchema, InvalidValue
+from millpond.errors import InvalidInput, InvalidRecord, InvalidSchema
 from tests.pond.conftest import Ponds
 
 SENT = pa.schema([("vid", pa.string()), ("secret", pa.string()), ("temp", pa.float64())])
@@ -138,14 +138,12 @@ def test_a_filter_that_cannot_be_is_refused(pond: millpond.Pond) -> None:
 
 
 @pytest.mark.embedded
-def test_what_was_left_out_is_counted_and_loads_are_refused(ponds: Ponds) -> None:
+def test_what_was_left_out_is_counted(ponds: Ponds) -> None:
     with ponds() as pond:
         stream = pond.create_stream("s", SENT, keep="temp > 0")
         stream.append(rows(1.0, -1.0, -2.0))
         stream.append({"vid": "v", "temp": -1.0})
         assert stream.telemetry.filtered.value == 3
-        with pytest.raises(InvalidValue, match="does not pass its filter"):
-            stream.bulk.begin_load("me")
         with pond.transaction() as transaction:
             transaction.append("s", rows(5.0, -5.0))
         assert stream.count() == 2

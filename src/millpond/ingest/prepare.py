@@ -72,18 +72,20 @@ class Ingest:
                 found, chosen = self._sieve.rows(found)
                 left_out = chosen.count(False)
             return self._encoded(found) if found else [], left_out
-        if self.definition.raw:
-            found = raw.fill_batch(found, now_micros)
-        if self._sieve is not None:
-            found, left_out = self._sieve.batch(found)
+        found, left_out = self._sifted_batch(found, now_micros)
         return route_batch(self.definition, found, self._turn), left_out
 
+    def _sifted_batch(self, found: pa.RecordBatch, now_micros: int) -> tuple[pa.RecordBatch, int]:
+        if self.definition.raw:
+            found = raw.fill_batch(found, now_micros)
+        return (found, 0) if self._sieve is None else self._sieve.batch(found)
+
     def checked(self, batch: pa.RecordBatch, now_micros: int) -> pa.RecordBatch:
-        """A batch as `prepare` takes it in, whole: for writers whose rows have no streamlets."""
+        """A batch as `prepare` takes it in, sifted and whole: for writers whose rows have no streamlets."""
         self._check_records()
         found = decode(self._codec, batch, self._bytes_max)
         assert isinstance(found, pa.RecordBatch)
-        return raw.fill_batch(found, now_micros) if self.definition.raw else found
+        return self._sifted_batch(found, now_micros)[0]
 
     def _check_records(self) -> None:
         if self.definition.file:  # its events say which bytes they hold, which is known where they are appended alone

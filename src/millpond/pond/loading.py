@@ -54,11 +54,6 @@ class Loading:
                 f"{definition.name} is not archived",
                 hint="write to its log, or create it with settle=Settle()",
             )
-        if definition.sifts:
-            raise InvalidValue(
-                f"{definition.name} filters what it is sent, and a load does not pass its filter",
-                hint="write to its log",
-            )
         with self._lock:
             self._refuse_second(owner)
             load = self._archive.begin_load(self._clock.now_micros(), {mark: number} if mark else {})
