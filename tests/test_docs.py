@@ -182,6 +182,8 @@ def test_every_method_that_users_call_is_explained(kind: type) -> None:
     text = (DOCS / "python.md").read_text() + (DOCS / "spark.md").read_text()
     inner = {
         "served_streams",
+        "group_desk",
+        "prepare",
         "on_change",
         "live",
         "door",

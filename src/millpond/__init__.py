@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from millpond import errors, spark
     from millpond.archive.settle import SettleReport
     from millpond.client.connect import connect
+    from millpond.consume.consumer import Consumer
     from millpond.errors import MillpondError
     from millpond.ingest.producer import Producer
     from millpond.log.engine import Ack
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 # Public name -> the module it lives in, and its name there.
 _HOMES = {
     "Ack": ("millpond.log.engine", "Ack"),
+    "Consumer": ("millpond.consume.consumer", "Consumer"),
     "Bytes": ("millpond.model.units", "Bytes"),
     "MillpondError": ("millpond.errors", "MillpondError"),
     "OffsetRange": ("millpond.model.offsets", "OffsetRange"),
@@ -60,6 +62,7 @@ _HOMES = {
 __all__ = [
     "Ack",
     "Bytes",
+    "Consumer",
     "MillpondError",
     "OffsetRange",
     "Pond",

@@ -43,7 +43,7 @@ from millpond.consume.protocol import (
     Wanted,
 )
 from millpond.consume.transaction import Transaction
-from millpond.errors import Backpressure, Fenced, InvalidInput, InvalidValue, MillpondError, PondClosed
+from millpond.errors import Backpressure, Fenced, InvalidInput, InvalidValue, MillpondError
 from millpond.model.schema import OFFSET
 from millpond.model.units import Duration, Size, parse_bytes, parse_seconds
 
@@ -197,7 +197,7 @@ class Consumer:
 
     def _joined(self) -> Member:
         if self._closed.is_set():
-            raise PondClosed(f"{self!r} was closed", hint="pond.consumer(...) makes another")
+            raise InvalidValue(f"{self!r} was closed", hint="pond.consumer(...) makes another")
         if self._member is None:
             self._member = self._desk.join(self._asked)
         return self._member
