@@ -208,6 +208,16 @@ class ReadTelemetry:
             return sum(not each.closed for each in self._followers)
 
 
+class GroupTelemetry(ReadTelemetry):
+    """What a consumer group is handed, and what its members do. The group's lock is held while the counters change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits, self.aborts = Counter(), Counter()
+        self.expelled = Counter()  # members that were not heard of for their lease
+        self.fenced = Counter()  # requests of those that were no members any more
+
+
 class StreamTelemetry:
     """One stream's: what is read of it, and what of settling its status does not say. Settling holds its own lock."""
 

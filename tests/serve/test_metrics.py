@@ -15,7 +15,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import millpond
-from millpond.errors import DiskFull, InvalidRecord, JournalClosed, MillpondError
+from millpond.consume.protocol import Commit, Done, Failed, GroupSpec, Join, Wanted
+from millpond.errors import DiskFull, Fenced, InvalidRecord, JournalClosed, MillpondError
 from millpond.log.engine import Ack
 from millpond.serve.metric_streams import STREAMS_MAX, StreamLabels
 from millpond.serve.metric_table import BY_NAME, METRICS, series_names
@@ -385,3 +386,31 @@ def test_no_counter_goes_back_when_streams_are_dropped(node: Node) -> None:
     node.create("s4").append(rows(3))
     streams[2].append(rows(1))
     assert records() == {"s1": 10, "s4": 3, OTHER: 21}
+
+
+# Consumer groups.
+
+
+def test_who_is_expelled_and_who_is_refused_is_counted(node: Node) -> None:
+    node.create().append(rows(10))
+    who = {"stream": "grid/meters", "group": "billing"}
+    join = Join(GroupSpec("grid/meters", "billing"), "a", lease_seconds=1.0)
+    desk = node.pond.group_desk()
+    member = desk.join(join)
+    desk.poll(member, Wanted(max_records=1))
+    node.clock.advance("2s")
+    with pytest.raises(Fenced):
+        desk.commit(member, Commit(1, (Done(1),)))
+    again = desk.join(join)
+    assert desk.poll(again, Wanted(max_records=3))
+    desk.abort(again, 1)
+    (delivery,) = desk.poll(again, Wanted(max_records=1))
+    failed = Failed(delivery.receipt.number, delivery.receipt.start, 3, "no such meter")
+    desk.commit(again, Commit(2, (Done(delivery.receipt.number),), (failed,)))
+    shown = node.shown()
+    assert shown("millpond_group_expelled_total", **who) == 1
+    assert shown("millpond_group_fenced_total", **who) == 1
+    assert shown("millpond_group_aborts_total", **who) == 1
+    assert shown("millpond_group_commits_total", **who) == 1
+    assert shown("millpond_group_dead_records_total", **who) == 1
+    assert shown("millpond_group_deliveries_total", **who) >= 3

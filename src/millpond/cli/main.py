@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from millpond.cli.consume import consume, replay
 from millpond.cli.demo.command import demo
 from millpond.cli.doctor.command import doctor
 from millpond.cli.files import file
 from millpond.cli.generate.command import generate
+from millpond.cli.groups import group, groups
 from millpond.cli.keeping import settle, status, vacuum, verify
 from millpond.cli.output import Output
 from millpond.cli.put import put
@@ -42,6 +44,9 @@ for command in (
     segments,
     sql,
     run,
+    consume,
+    groups,
+    replay,
     serve,
     settle,
     vacuum,
@@ -52,6 +57,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(file)
+app.add_typer(group)
 app.add_typer(generate)
 app.add_typer(token)
 

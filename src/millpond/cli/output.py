@@ -7,11 +7,12 @@ escaped: a record must not be able to move the cursor of whoever looks at it.
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -95,13 +96,13 @@ class Output:
             return self._record_table(batches, schema)
         from millpond.ingest.text import writer_of
 
-        written = 0
-        with writer_of(form, sys.stdout.buffer, schema) as writer:
+        written, out = 0, _whole(sys.stdout.buffer)
+        with writer_of(form, out, schema) as writer:
             for batch in batches:
                 writer.write(batch)
-                sys.stdout.buffer.flush()
+                out.flush()
                 written += batch.num_rows
-        sys.stdout.buffer.flush()
+        out.flush()
         return written
 
     def _record_table(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
@@ -117,6 +118,12 @@ class Output:
     def default_form(self) -> str:
         """How records are printed when nobody says: a table for people, NDJSON for pipes."""
         return "table" if sys.stdout.isatty() and not self.json else "ndjson"
+
+
+def _whole(out: BinaryIO) -> BinaryIO:
+    """A stdout that writes all of what it is given or fails. Where PYTHONUNBUFFERED is set it is a bare file, which may
+    write a part and say nothing."""
+    return open(out.fileno(), "wb", closefd=False) if isinstance(out, io.RawIOBase) else out
 
 
 def _print(text: str) -> None:

@@ -32,7 +32,7 @@ from millpond.consume.slots import SlotShare
 from millpond.errors import Fenced, TooLarge, TransactionOver
 from millpond.query import Halves
 from millpond.query.meter import ingest_runs, observe
-from millpond.telemetry import Histogram, ReadTelemetry
+from millpond.telemetry import GroupTelemetry, Histogram
 
 # Why members were expelled is told to so many of them.
 REASONS_KEPT = 256
@@ -55,7 +55,7 @@ class Group:
         self._members: dict[int, MemberState] = {}
         self._over: OrderedDict[int, str] = OrderedDict()
         self._polled_seconds = clock.monotonic_seconds()
-        self.telemetry = ReadTelemetry()
+        self.telemetry = GroupTelemetry()
         self._since_micros = clock.now_micros()
         self.state = state
         self._share: Share = self._new_share()
@@ -93,6 +93,7 @@ class Group:
 
     def fenced(self, member: Member) -> Fenced:
         """Why someone is no member any more."""
+        self.telemetry.fenced.add()
         reason = self._over.get(member.epoch, "the pond was opened anew since it joined")
         return Fenced(f"{member.instance!r} is no member of group {self.key[1]!r} any more: {reason}", hint=REJOIN)
 
@@ -107,6 +108,7 @@ class Group:
 
     def _expel(self, member: MemberState, reason: str, *, died: bool) -> None:
         del self._members[member.epoch]
+        self.telemetry.expelled.add(died)
         self._share.left(member, expelled=died)
         self._over[member.epoch] = reason
         while len(self._over) > REASONS_KEPT:
@@ -242,6 +244,7 @@ class Group:
             state.committing = None
             if change is not None:
                 self.state.apply(change, self._clock.now_micros())
+                self.telemetry.commits.add()
                 if number:
                     state.settled(number, committed=True)
                 state.finish(cuts)
@@ -259,6 +262,7 @@ class Group:
             known = state.outcome(number)
             if known is None:
                 state.settled(number, committed=False)
+                self.telemetry.aborts.add()
             self._share.given_back(state)
             return Outcome(number, committed=bool(known), duplicate=known is not None)
 

@@ -43,7 +43,8 @@ class Asked:
         self, scope: Scope, receive: Receive, match: Match, query: Any, desk: Desk, caller: Caller, body: bytes | None
     ) -> None:
         self.scope, self._receive = scope, receive
-        self.route, self.name, self.query = match.route, match.name, query
+        self.route, self.query = match.route, query
+        self.name, self.group, self.instance = match.name, match.group, match.instance
         self.desk, self.caller = desk, caller
         self._body = body
         self.bytes_in = len(body or b"")
@@ -67,22 +68,29 @@ class Asked:
         # In a thread: what a large body becomes takes longer to make than others should wait.
         return await anyio.to_thread.run_sync(decompressed, self._body, encoding, settings.decoded_bytes_max)
 
-    async def message(self, kind: Any, settings: ServeSettings) -> Any:
+    async def message(self, kind: Any, settings: ServeSettings, bytes_max: int = MESSAGE_BYTES_MAX) -> Any:
         """The body as JSON of a known type."""
         media = media_type(self.header("content-type"))
         if media and media != JSON and not media.endswith("+json"):
             raise UnsupportedMediaType(f"a body of {media[:100]!r}", hint=f"send {JSON}")
         body = await self.body(settings)
-        if len(body) > MESSAGE_BYTES_MAX:
+        if len(body) > bytes_max:
             raise TooLarge(
-                f"a message of {len(body):,} bytes is over the bound of {MESSAGE_BYTES_MAX:,}",
+                f"a message of {len(body):,} bytes is over the bound of {bytes_max:,}",
                 hint="only records may be larger",
             )
-        check_json_depth(body, settings.json_depth_max)
-        try:
-            return msgspec.json.decode(body, type=kind)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise InvalidInput(f"the body does not fit: {error}", hint="GET /docs shows what it may hold") from None
+        if len(body) <= MESSAGE_BYTES_MAX:
+            return _decoded(body, kind, settings)
+        # In a thread: what holds records takes longer to read than others should wait.
+        return await anyio.to_thread.run_sync(_decoded, body, kind, settings)
+
+
+def _decoded(body: bytes, kind: Any, settings: ServeSettings) -> Any:
+    check_json_depth(body, settings.json_depth_max)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidInput(f"the body does not fit: {error}", hint="GET /docs shows what it may hold") from None
 
 
 async def read_body(receive: Receive, headers: dict[bytes, bytes], settings: ServeSettings) -> bytes:

@@ -191,12 +191,16 @@ def _append_request(asked: Asked) -> ask.Append:
         )
     if number and not (number.isascii() and number.isdigit() and len(number) < 19):
         raise InvalidInput(f"Millpond-Sequence is {number[:40]!r}", hint="a whole number, 0 or more, that goes upwards")
+    if key:
+        return ask.Append(asked.name, key_producer(key), 0, asked.query.durability)
+    return ask.Append(asked.name, producer, int(number) if number else None, asked.query.durability)
+
+
+def key_producer(key: str) -> str:
+    """The producer that a key stands for, which appends once; none if there is no key."""
     if len(key) > 200:
         raise InvalidInput(f"an Idempotency-Key of {len(key)} characters", hint="at most 200; a UUID will do")
-    if key:
-        # A key is a producer that appends once.
-        return ask.Append(asked.name, _KEY_PRODUCER + key, 0, asked.query.durability)
-    return ask.Append(asked.name, producer, int(number) if number else None, asked.query.durability)
+    return key and _KEY_PRODUCER + key
 
 
 # Records out.

@@ -47,7 +47,12 @@ class GroupLabels:
                 "millpond_group_lag_records": status.lag_total,
                 "millpond_group_members": len(status.members),
                 "millpond_group_held_records": sum(member.records for member in status.members),
+                "millpond_group_deliveries_total": reading.batches.value,
                 "millpond_group_delivered_records_total": reading.rows.value,
+                "millpond_group_commits_total": reading.commits.value,
+                "millpond_group_aborts_total": reading.aborts.value,
+                "millpond_group_expelled_total": reading.expelled.value,
+                "millpond_group_fenced_total": reading.fenced.value,
                 "millpond_group_missed_records_total": status.missed,
                 "millpond_group_dead_records_total": status.dead,
             }

@@ -126,6 +126,16 @@ TOPICS: dict[str, tuple[Metric, ...]] = {
         _gauge(
             "millpond_group_held_records", "Records handed out to members and not committed yet.", "stream", "group"
         ),
+        _counter("millpond_group_deliveries_total", "Batches handed out to members.", "stream", "group"),
+        _counter("millpond_group_commits_total", "Commits of members, transactions among them.", "stream", "group"),
+        _counter("millpond_group_aborts_total", "Commits that members gave up.", "stream", "group"),
+        _counter(
+            "millpond_group_expelled_total",
+            "Members that were not heard of for longer than their lease.",
+            "stream",
+            "group",
+        ),
+        _counter("millpond_group_fenced_total", "Requests of those that were no members any more.", "stream", "group"),
         _counter(
             "millpond_group_delivered_records_total", "Records handed out, again and again included.", "stream", "group"
         ),

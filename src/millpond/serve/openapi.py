@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 
+from millpond.consume.protocol import Receipt
 from millpond.log.engine import Ack
 from millpond.model.names import NAME_LENGTH_MAX, PATTERN
 from millpond.serve import cloudevents
 from millpond.serve.forms import ARROW, CSV, EVENTS, JSON, NDJSON
 from millpond.serve.problems import MEDIA_TYPE, Problem
-from millpond.serve.routes import RECORDS, ROUTES, TEXT, Route
+from millpond.serve.route import DELIVERIES, RECORDS, TEXT, Route
+from millpond.serve.routes import ROUTES
 
 _DESCRIPTIONS = {
     400: "The request is wrong: the same again changes nothing.",
@@ -25,7 +27,8 @@ _DESCRIPTIONS = {
     404: "There is no such stream, or nothing of that name.",
     405: "Not by this method.",
     406: "Records are not given in a form that is accepted.",
-    409: "It is there already, or the sequence is older than what is remembered.",
+    409: "It is there already, or the sequence is older than what is remembered; of a group: the caller is no member "
+    "any more, or the group works in another way.",
     410: "The offsets are no longer held.",
     413: "Over a bound; the detail says which.",
     415: "Records in a form that is not read.",
@@ -45,6 +48,15 @@ _RETRY = {
         "schema": {"type": "integer", "minimum": 1},
     }
 }
+_STREAM_NAME: dict[str, Any] = {
+    "name": "name",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH_MAX, "pattern": PATTERN},
+    "example": "grid/meters",
+    "description": "A stream's name. Its slashes may stand as they are, or as %2F.",
+}
+_PATH_NAMES = {"group": "A consumer group's name, percent-encoded.", "instance": "A member's name, percent-encoded."}
 _RECORD = {"type": "object", "description": "From column to value; see the types of a stream."}
 _RECORD_LINES = {"type": "string", "description": "One JSON object a line."}
 
@@ -52,9 +64,9 @@ _RECORD_LINES = {"type": "string", "description": "One JSON object a line."}
 @cache
 def document() -> dict[str, Any]:
     """The whole document, as plain values."""
-    types: list[Any] = [Problem, Ack]
+    types: list[Any] = [Problem, Ack, Receipt]
     for route in ROUTES:
-        types += [kind for kind in (route.gives, route.takes) if kind not in (RECORDS, TEXT, None)]
+        types += [kind for kind in (route.gives, route.takes) if kind not in (RECORDS, TEXT, DELIVERIES, None)]
         types.append(route.query)
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     by_type = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
@@ -120,21 +132,17 @@ def _right(route: Route) -> str:
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:
-    if route.of_stream:
-        return [
-            {
-                "name": "name",
-                "in": "path",
-                "required": True,
-                "schema": {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH_MAX, "pattern": PATTERN},
-                "example": "grid/meters",
-                "description": "A stream's name. Its slashes may stand as they are, or as %2F.",
-            }
-        ]
+    found = [_STREAM_NAME] if route.of_stream else []
+    for name, text in _PATH_NAMES.items():
+        if f"{{{name}}}" in route.path:
+            schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[ -~]+$"}
+            found.append({"name": name, "in": "path", "required": True, "schema": schema, "description": text})
     if "{id}" in route.path:
         schema = {"type": "string", "minLength": 1, "maxLength": 64}
-        return [{"name": "id", "in": "path", "required": True, "schema": schema, "description": "Its id or its name."}]
-    return []
+        found.append(
+            {"name": "id", "in": "path", "required": True, "schema": schema, "description": "Its id or its name."}
+        )
+    return found
 
 
 def _query_parameters(route: Route, components: dict[str, Any]) -> list[dict[str, Any]]:
@@ -163,7 +171,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _header_parameters(route: Route) -> list[dict[str, Any]]:
-    if route.takes != RECORDS:
+    if route.takes != RECORDS and route.handler != "transaction":
         return []
     return [
         {
@@ -209,6 +217,20 @@ def _records_out(route: Route) -> dict[str, Any]:
     return content
 
 
+def _deliveries_out(receipt: Any) -> dict[str, Any]:
+    delivery = {
+        "type": "object",
+        "required": ["receipt", "records"],
+        "properties": {"receipt": receipt, "records": {"type": "array", "items": _RECORD}},
+    }
+    deliveries = {"deliveries": {"type": "array", "items": delivery}}
+    return {
+        JSON: {"schema": {"type": "object", "required": ["deliveries"], "properties": deliveries}},
+        NDJSON: {"schema": {"type": "string", "description": "One delivery a line."}},
+        ARROW: {"schema": {"type": "string", "description": "A batch for each delivery."}},
+    }
+
+
 def _responses(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "Done."}
     if route.gives == RECORDS:
@@ -216,9 +238,11 @@ def _responses(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
         if route.handler == "read":
             following = {"description": "Where the next page starts.", "schema": {"type": "string"}}
             good["headers"] = {"Millpond-Next": following}
+    elif route.gives == DELIVERIES:
+        good["content"] = _deliveries_out(by_type[id(Receipt)])
     elif route.gives == TEXT:
         good["content"] = {"text/plain": {"schema": {"type": "string"}}}
-    else:
+    elif route.gives is not None:
         good["content"] = {JSON: {"schema": by_type[id(route.gives)]}}
     if route.handler == "segments":
         records = _records_out(route)

@@ -21,7 +21,7 @@ _Where = Annotated[
 _Columns = Annotated[
     str, Meta(min_length=1, description="Which columns, e.g. `vid,temp`; `_streamlet`, `_offset`, `_ingest_time` too.")
 ]
-_Preview = Annotated[bool, Meta(description="Only say what would happen.")]
+Preview = Annotated[bool, Meta(description="Only say what would happen.")]
 _Format = Annotated[
     Literal["json", "ndjson", "csv", "arrow"], Meta(description="The form of the answer, in place of `Accept`.")
 ]
@@ -112,14 +112,14 @@ class SegmentsQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class PreviewQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether it is only asked."""
 
-    preview: _Preview = False
+    preview: Preview = False
 
 
 class VacuumQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """How old an object must be, and whether it is only asked."""
 
     older_than: ask.Units = "7d"
-    preview: _Preview = False
+    preview: Preview = False
 
 
 class FormatQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,6 +22,7 @@ from millpond.errors import MethodNotAllowed, MillpondError, TooManyRequests
 from millpond.serve import handlers
 from millpond.serve.asked import Asked, Gone, Receive, Scope, Send
 from millpond.serve.events import EVENTS, EventRoute, caller_of
+from millpond.serve.group_handlers import GROUP_HANDLERS
 from millpond.serve.hosts import HostCheck
 from millpond.serve.logs import CutShort
 from millpond.serve.pages import find_page
@@ -47,6 +48,7 @@ SAFE_HEADERS = (
 # A request that takes longer leaves a line in the log.
 SLOW_SECONDS = 1.0
 _ADDRESSES_KEPT = 1_000
+_HANDLERS = handlers.HANDLERS | GROUP_HANDLERS
 
 
 class RestDoor:
@@ -185,7 +187,7 @@ class RestDoor:
         return Asked(scope, receive, found, read_query(query, scope["query_string"]), desk, caller, body)
 
     async def _handle(self, asked: Asked) -> Response:
-        handler: handlers.Handler = handlers.HANDLERS[asked.route.handler]
+        handler: handlers.Handler = _HANDLERS[asked.route.handler]
         return await handler(self, asked)
 
     async def _refuse(self, scope: Scope, reply: Reply, error: BaseException) -> None:
@@ -214,6 +216,15 @@ class RestDoor:
     async def watching(self, call: Callable[..., Result], *args: Any) -> Result:
         """As `blocking`, for followers: in threads of their own, and left behind if the client goes."""
         return await anyio.to_thread.run_sync(call, *args, limiter=self._following, abandon_on_cancel=True)
+
+    async def waiting(self, call: Callable[..., Result], *args: Any) -> Result:
+        """As `watching`, for one call that waits for records: it counts as a follower."""
+        self.check_followers()
+        self.followers += 1
+        try:
+            return await self.watching(call, *args)
+        finally:
+            self.followers -= 1
 
     def check_followers(self) -> None:
         """`TooManyRequests` if nobody more can follow."""

@@ -2,11 +2,13 @@
 read, and the OpenAPI document is made.
 
 A stream's name stands in the path as it is, slashes and all. The last part of the path is a verb if it is one of
-`VERBS`; a name that ends in such a word is written with %2F in place of its slashes.
+`VERBS`, and what follows `/groups` is about consumer groups; a name with such a word in it is written with %2F in place
+of its slashes.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -18,6 +20,7 @@ from millpond.archive.vacuum import VacuumReport
 from millpond.errors import InvalidInput, MethodNotAllowed, NoSuchRoute
 from millpond.log.engine import Ack
 from millpond.query import QueryReport, SegmentListing
+from millpond.serve.group_routes import GROUP_ROUTES
 from millpond.serve.parameters import (
     AlterBody,
     AppendQuery,
@@ -25,7 +28,6 @@ from millpond.serve.parameters import (
     FormatQuery,
     GetQuery,
     Health,
-    NoQuery,
     PipelineBody,
     PreviewQuery,
     RecordsQuery,
@@ -36,32 +38,8 @@ from millpond.serve.parameters import (
     VacuumQuery,
     WhereQuery,
 )
+from millpond.serve.route import RECORDS, TEXT, Route
 from millpond.wire import answers, pipelines, status
-
-RECORDS = "records"
-TEXT = "text"
-
-
-@dataclass(frozen=True)
-class Route:
-    """One method of one path. `handler` is the name of its method at the door; `gives` is a type, or RECORDS or TEXT;
-    `right` is None where nobody is asked who they are."""
-
-    method: str
-    path: str
-    handler: str
-    summary: str
-    gives: Any
-    query: type[Struct] = NoQuery
-    takes: Any = None
-    status: int = 200
-    right: str | None = "a valid token"
-    errors: tuple[int, ...] = ()
-
-    @property
-    def of_stream(self) -> bool:
-        return "{name}" in self.path
-
 
 _READING = (400, 404, 406, 410, 503)
 _CHANGING = (400, 404, 503, 507)
@@ -298,13 +276,20 @@ ROUTES = (
         right="admin",
         errors=_CHANGING,
     ),
+    *GROUP_ROUTES,
 )
 
 # The last part of a stream's path, where it is not the end of its name.
-VERBS = frozenset(route.path.rpartition("/")[2] for route in ROUTES if route.of_stream) - {"{name}"}
+VERBS = frozenset(
+    route.path.removeprefix("/v1/streams/{name}/") for route in ROUTES if re.fullmatch(r".*\{name\}/\w+", route.path)
+)
 
 _STREAMS = "/v1/streams/"
 _TOKENS = "/v1/tokens/"
+# A stream's groups, one of them, its members, one of them: what comes behind the first `/groups` that this fits.
+_OF_GROUP = re.compile(
+    r"(.+?)/groups(?:/([^/]+)(?:(/reset)|(/members)(?:/([^/]+)(/poll|/commit|/abort|/renew|/seek)?)?)?)?"
+)
 _BY_PATH: dict[str, dict[str, Route]] = {}
 for _route in ROUTES:
     _BY_PATH.setdefault(_route.path, {})[_route.method] = _route
@@ -312,22 +297,24 @@ for _route in ROUTES:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A request's route, and the name that its path holds, if any."""
+    """A request's route, and what its path holds: the name of a stream or a token, a group, an instance."""
 
     route: Route
     name: str = ""
+    group: str = ""
+    instance: str = ""
 
 
 def match(method: str, raw_path: bytes) -> Match:
     """The route of a request. `NoSuchRoute` or `MethodNotAllowed` if there is none."""
-    path, name = _template(raw_path.partition(b"?")[0])
+    path, *names = _template(raw_path.partition(b"?")[0])
     methods = _BY_PATH.get(path)
     if methods is None:
         raise NoSuchRoute(f"no route {_shown(raw_path)}", hint="GET /docs lists the routes")
     route = methods.get(method)
     if route is None:
         raise MethodNotAllowed(f"no {method[:20]} {path}", hint=f"it takes {', '.join(sorted(methods))}")
-    return Match(route, name)
+    return Match(route, *names)
 
 
 def allowed_methods(raw_path: bytes) -> list[str]:
@@ -338,18 +325,23 @@ def allowed_methods(raw_path: bytes) -> list[str]:
         return []
 
 
-def _template(raw: bytes) -> tuple[str, str]:
-    """The path of the table that a path is of, and the name in it."""
+def _template(raw: bytes) -> list[str]:
+    """The path of the table that a path is of, and the names in it."""
     text = raw.decode("latin-1")
     if text.startswith(_STREAMS) and len(text) > len(_STREAMS):
         whole = text[len(_STREAMS) :]
+        found = _OF_GROUP.fullmatch(whole)
+        if found is not None:
+            name, group, reset, members, instance, verb = (part or "" for part in found.groups())
+            path = "/{group}" * bool(group) + reset + members + "/{instance}" * bool(instance) + verb
+            return [f"{_STREAMS}{{name}}/groups{path}", *map(_decoded, (name, group, instance))]
         rest, _, last = whole.rpartition("/")
         if rest and last in VERBS:
-            return f"{_STREAMS}{{name}}/{last}", _decoded(rest)
-        return f"{_STREAMS}{{name}}", _decoded(whole)
+            return [f"{_STREAMS}{{name}}/{last}", _decoded(rest)]
+        return [f"{_STREAMS}{{name}}", _decoded(whole)]
     if text.startswith(_TOKENS) and len(text) > len(_TOKENS) and "/" not in text[len(_TOKENS) :]:
-        return f"{_TOKENS}{{id}}", _decoded(text[len(_TOKENS) :])
-    return text, ""
+        return [f"{_TOKENS}{{id}}", _decoded(text[len(_TOKENS) :])]
+    return [text]
 
 
 def _decoded(text: str) -> str:

@@ -159,6 +159,51 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel("Records out", "cps", (Query(_rate("millpond_read_records_total", _STREAM, "stream"), "{{stream}}"),)),
         Panel("Bytes out", "Bps", (Query(_rate("millpond_read_bytes_total", _STREAM, "stream"), "{{stream}}"),)),
     ),
+    "Consumer groups": (
+        Panel(
+            "Lag",
+            "short",
+            (Query(_sum("millpond_group_lag_records", _STREAM, "stream, group"), "{{stream}} {{group}}"),),
+            "Records that a group has not processed. It falls while consumers keep up.",
+        ),
+        Panel(
+            "Members, and those that were lost",
+            "short",
+            (
+                Query(_sum("millpond_group_members", _STREAM, "stream, group"), "{{stream}} {{group}}"),
+                Query(_rate("millpond_group_expelled_total", _STREAM, "group"), "expelled: {{group}}"),
+                Query(_rate("millpond_group_fenced_total", _STREAM, "group"), "refused: {{group}}"),
+            ),
+        ),
+        Panel(
+            "Records delivered",
+            "cps",
+            (Query(_rate("millpond_group_delivered_records_total", _STREAM, "stream, group"), "{{stream}} {{group}}"),),
+        ),
+        Panel(
+            "Commits and aborts",
+            "cps",
+            (
+                Query(_rate("millpond_group_commits_total", _STREAM, "stream, group"), "{{stream}} {{group}}"),
+                Query(_rate("millpond_group_aborts_total", _STREAM, "group"), "aborted: {{group}}"),
+            ),
+        ),
+        Panel(
+            "From ingestion until it is committed",
+            "s",
+            _quantiles("millpond_group_latency_seconds", f'{_STREAM}, stage="processed"', "group", "{{group}}"),
+        ),
+        Panel(
+            "Dead letters and missed records",
+            "cps",
+            (
+                Query(
+                    _sum("millpond_group_dead_records_total", _STREAM, "stream, group"), "dead: {{stream}} {{group}}"
+                ),
+                Query(_rate("millpond_group_missed_records_total", _STREAM, "group"), "missed: {{group}}"),
+            ),
+        ),
+    ),
     "Doors": (
         Panel(
             "REST requests",
