@@ -1,4 +1,4 @@
-"""Loads: objects that others wrote, made visible with one commit."""
+"""Loads: objects that others wrote (O1), made visible with one commit, which alone says what counts (O2)."""
 
 from __future__ import annotations
 

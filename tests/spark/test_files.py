@@ -1,4 +1,4 @@
-"""Files of Spark's own formats, written once and to their final names: what counts is what a manifest names."""
+"""Files of Spark's own formats, written once and to their final names: what counts is what a manifest names (O9)."""
 
 from __future__ import annotations
 

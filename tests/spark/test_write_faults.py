@@ -1,4 +1,4 @@
-"""Writes whose driver is killed: all of a write is there, once, or nothing."""
+"""Writes whose driver is killed: all of a write is there, once, or nothing (O3)."""
 
 from __future__ import annotations
 
