@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Error
 
 from millpond.serve.console_files import console_files
+from millpond.serve.routes import VERBS
 from tests.console.conftest import OpenPage, Served
 
 FILES = console_files()
@@ -25,6 +26,11 @@ def test_the_page_names_only_files_that_are_there() -> None:
         assert {f"/console/{name}" for name in re.findall(r'from "\./([^"]+)"', text_of(module))} <= set(FILES), module
     used = {f"/console/{name}" for module in MODULES for name in re.findall(r'from "\./([^"]+)"', text_of(module))}
     assert set(MODULES) - used == {"/console/main.js"}
+
+
+def test_the_page_knows_the_words_that_end_a_route() -> None:
+    (words,) = re.findall(r"const WORDS = new Set\(\[(.*?)\]\)", text_of("/console/api.js"), re.DOTALL)
+    assert set(re.findall(r'"(\w+)"', words)) == VERBS
 
 
 @pytest.mark.parametrize("path", sorted(FILES))

@@ -4,7 +4,10 @@
 
 const TOKEN = "millpond.token";
 // Words that end a route; a name with one of them is written with %2F, see docs/rest.md.
-const WORDS = new Set(["records", "scan", "get", "count", "explain", "segments", "status", "settle", "pipelines"]);
+const WORDS = new Set([
+  "records", "scan", "get", "count", "explain", "segments", "status", "settle", "truncate", "vacuum", "pipelines",
+  "groups", "replay",
+]);
 
 // What the server answered with: a code, the cause and the fix. Status 0: it did not answer.
 export class Problem extends Error {
@@ -31,6 +34,11 @@ export function streamPath(name, ...rest) {
   const parts = name.split("/");
   const joint = parts.some((part) => WORDS.has(part)) ? "%2F" : "/";
   return ["/v1/streams", parts.map(encodeURIComponent).join(joint), ...rest].join("/");
+}
+
+// A group's name may be any text.
+export function groupPath(stream, group, ...rest) {
+  return [streamPath(stream, "groups"), encodeURIComponent(group), ...rest].join("/");
 }
 
 // The path with its parameters; those that are empty are left out.

@@ -7,6 +7,7 @@ import { appendSection } from "./append.js";
 import { dropStream, settleStream, truncateStream } from "./actions.js";
 import { failed, online, rateOf } from "./watch.js";
 import { getJson, streamPath } from "./api.js";
+import { groupsSection } from "./groups.js";
 import { guard } from "./session.js";
 import { offsetsCell, settleText } from "./standing.js";
 import { queryHref } from "./places.js";
@@ -122,7 +123,7 @@ export async function streamPage(main, signal, name) {
       note,
       stands.node,
       el("div", { class: "columns" },
-        el("div", {}, tailSection(name, signal), segments.node),
+        el("div", {}, tailSection(name, signal), groupsSection(name, signal), segments.node),
         el("div", {}, appendSection(info), description)),
     );
   }
