@@ -101,6 +101,35 @@ def test_a_record_that_takes_its_consumers_with_it_is_found_and_given_up_on(pond
     assert SINGLE_AFTER < 5
 
 
+def test_a_record_that_kills_is_found_among_those_of_other_members(pond: Any, clock: Any) -> None:
+    """Under a strategy where others' records lie between a member's own."""
+    pond.stream(IN).append(rows(0, 60))
+    deaths = 0
+    processed: list[int] = []
+    for life in range(80):
+        steady = consumer(pond, "steady", strategy="hash", by="n")
+        doomed = consumer(pond, f"life-{life}", strategy="hash", by="n")
+        died = False
+        while found := [(mine, taken(mine, max_records=8)) for mine in (steady, doomed)]:
+            if not any(numbers for _, numbers in found):
+                break
+            for mine, numbers in found:
+                if 33 in numbers:
+                    died = True
+                else:
+                    mine.commit()
+                    processed += numbers
+            if died:
+                break
+        if not died:
+            break
+        deaths += 1
+        clock.advance("31s")
+    assert sorted(processed) == [n for n in range(60) if n != 33]
+    assert deaths == 5
+    assert [row["text"] for row in pond.stream(DEAD).scan().to_pylist()] == ['{"key": "k5", "n": 33}']
+
+
 def test_attempts_are_counted_from_one(pond: Any) -> None:
     with pytest.raises(InvalidValue, match="attempts=0"):
         consumer(pond).process(print, attempts=0)

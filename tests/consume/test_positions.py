@@ -210,6 +210,7 @@ def test_a_group_cannot_be_used_another_way(pond: Any) -> None:
         ({"by": "key"}, "fifo by 'key'"),
         ({"group": ""}, "not a group's name"),
         ({"lease_seconds": 0.0}, "a lease of 0"),
+        ({"kills_max": 2}, "kills_max=2"),
         ({"start": 99}, "which of the 2 streamlets"),
         ({"start": {0: 99}}, "streamlet 0 has no offset 99"),
         ({"start": "someday"}, "no place to start"),
@@ -276,6 +277,8 @@ def test_commits_that_make_no_sense_are_refused(pond: Any) -> None:
             desk.commit(member, Commit(1, done))
     with pytest.raises(InvalidValue, match="number 0"):
         desk.abort(member, 0)
+    with pytest.raises(InvalidValue, match="number 0"):
+        desk.commit(member, Commit(0, (Done(first.number),)))
     assert desk.commit(member, Commit(1, (Done(first.number), Done(second.number)))).committed
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from millpond.consume.protocol import STRATEGIES, Join, Place
+from millpond.consume.share import SINGLE_AFTER
 from millpond.errors import InvalidValue
 from millpond.model.definition import StreamDefinition, check_durability
 from millpond.model.misfit import shown
@@ -31,6 +32,10 @@ def checked_join(asked: Join, definition: StreamDefinition) -> Join:
     if not LEASE_SECONDS_MIN <= asked.lease_seconds <= LEASE_SECONDS_MAX:
         raise InvalidValue(
             f"a lease of {asked.lease_seconds} s", hint=f"{LEASE_SECONDS_MIN} s to {LEASE_SECONDS_MAX:.0f} s"
+        )
+    if asked.kills_max <= SINGLE_AFTER:
+        raise InvalidValue(
+            f"kills_max={asked.kills_max}", hint=f"more than {SINGLE_AFTER}: only then a record is handed out alone"
         )
     if spec.strategy == "hash":
         by = spec.by or (definition.keys[0] if definition.keys else None)

@@ -54,9 +54,19 @@ from millpond.consume.protocol import (
     Wanted,
 )
 from millpond.consume.streams import ConsumedStream, Streams
-from millpond.errors import Fenced, GroupConflict, GroupNotFound, StaleSequence, StreamNotFound, TooLarge, Truncated
+from millpond.errors import (
+    Fenced,
+    GroupConflict,
+    GroupNotFound,
+    InvalidValue,
+    StaleSequence,
+    StreamNotFound,
+    TooLarge,
+    Truncated,
+)
 from millpond.log.engine import Ack, LogEngine, StreamAppend
 from millpond.model.offsets import ranges_between
+from millpond.model.schema import OFFSET
 
 # Epochs are reserved so many at a time, with one synced record.
 EPOCHS_AT_ONCE = 1_000
@@ -197,14 +207,18 @@ class Coordinator:
     def _give_up(self, member: Member, doomed: Delivery) -> None:
         receipt = doomed.receipt
         reason = f"{receipt.tries} consumers were lost while they had it"
-        dead = Failed(receipt.number, receipt.stop - 1, receipt.tries, reason)
-        self.commit(member, Commit(0, (Done(receipt.number),), (dead,)))
+        dead = Failed(receipt.number, doomed.batch.column(OFFSET)[0].as_py(), receipt.tries, reason)
+        self._commit_once(member, Commit(0, (Done(receipt.number),), (dead,)), None)
 
     # Commits.
 
     def commit(self, member: Member, commit: Commit, outputs: Outputs | None = None) -> Outcome:
         """See `GroupDesk`."""
-        held = None if outputs is None else buffered(outputs)
+        if commit.number < 1:
+            raise InvalidValue(f"number {commit.number}", hint="a member's commits and aborts are numbered from 1")
+        return self._commit_once(member, commit, None if outputs is None else buffered(outputs))
+
+    def _commit_once(self, member: Member, commit: Commit, held: Buffered | None) -> Outcome:
         try:
             group = self._group(member)
             if commit.dead:  # made before anything else: it takes locks that must not be waited for below

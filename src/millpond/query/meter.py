@@ -69,7 +69,8 @@ class ReadMeter:
 
 
 def ingest_runs(batch: pa.RecordBatch, since_micros: int) -> Runs | None:
-    """When the records of a batch were ingested, but for those before a time; None if all were."""
+    """When the records of a batch were ingested, but for those before a time; None if all were. Keeps nothing of the
+    batch."""
     return _runs(_micros(batch.column(INGEST_TIME)), since_micros)
 
 
@@ -87,9 +88,9 @@ def _micros(times: pa.Array) -> Micros:
 def _runs(times: Micros, since: int) -> Runs | None:
     """Those that are not before `since`; None if all are."""
     if len(times) == 1:
-        return Runs(times, _ONE) if times[0] >= since else None
+        return Runs(times.copy(), _ONE) if times[0] >= since else None
     if times[0] == times[-1] and (times == times[0]).all():  # appended together, as most are
-        return Runs(times[:1], np.array([len(times)])) if times[0] >= since else None
+        return Runs(times[:1].copy(), np.array([len(times)])) if times[0] >= since else None
     starts = np.append(0, np.flatnonzero(times[1:] != times[:-1]) + 1)
     found = Runs(times[starts], np.diff(starts, append=len(times)))
     if found.times.min() >= since:
