@@ -19,6 +19,7 @@ UNITS: dict[str, tuple[str, ...]] = {
     SPARK: (
         "tests/cli/test_demo.py",
         "tests/cli/test_docs.py",
+        "tests/cli/test_run.py",
         "tests/cli/test_sql.py",
         "tests/cli/test_url.py",
         "tests/client/test_spark.py",

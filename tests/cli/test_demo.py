@@ -31,7 +31,7 @@ def test_the_demonstration_from_append_to_picture(
     numbers = millpond(*words, "--json").one
     assert numbers["rows"] == 60_000
     assert numbers["acked"] >= numbers["rows"]
-    assert numbers["counted"] == numbers["acked"] == numbers["settled"]
+    assert numbers["counted"] == numbers["acked"] == numbers["settled"] == numbers["hourly_readings"]
     assert numbers["findings"] == 0
     assert 1 < numbers["write_amplification"] < 3
     assert numbers["narrow"]["objects_read"] < numbers["narrow"]["objects_total"]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 import tempfile
-import threading
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,9 +16,7 @@ from millpond.cli.session import Session, session_of
 from millpond.errors import PipelineFailed
 
 if TYPE_CHECKING:
-    from millpond.cli.output import Output
     from millpond.spark.pipelines import PondAccess
-    from millpond.wire.pipelines import PipelineReport
 
 # How often it is looked whether somebody wants it to stop.
 LOOK_SECONDS = 0.2
@@ -52,6 +47,7 @@ def run(
       millpond run pipelines.py --once --json
     """
     session = session_of(context)
+    from millpond.cli.run_screen import screen_of
     from millpond.spark.pipelines import Checkpoints, Runner, load_file
     from millpond.spark.session import local_session
 
@@ -68,9 +64,9 @@ def run(
             from millpond.spark import register
 
             register(spark)
-            screen = Screen(session.output)
+            screen = screen_of(session.output)
             runner = Runner(spark, access, kept, pipelines, file=file, once=once, shown=screen.show)
-            with _until_told(runner.stop):
+            with screen, _until_told(runner.stop):
                 runner.start()
                 while not runner.wait(LOOK_SECONDS):
                     pass
@@ -113,40 +109,3 @@ def _until_told(stop: Any) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class Screen:
-    """What is shown of pipelines: a line for each batch and each change; with --json, an object for each. On a terminal
-    figures of batches replace one another. Called from the threads of pipelines."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        self._lock = threading.Lock()
-        self._last: dict[str, PipelineReport] = {}
-
-    def show(self, report: PipelineReport) -> None:
-        with self._lock:
-            last, self._last[report.name] = self._last.get(report.name), report
-            if report == last:
-                return
-            if self._output.json:
-                shown = asdict(report)
-                del shown["heard_seconds"]
-                self._output.one(shown)
-                sys.stdout.flush()
-            elif report.failure and (last is None or report.failure != last.failure):
-                again = " It starts again by itself." if report.state == "waiting" else ""
-                self._output.warn(f"{report.failure}{again}")
-            elif last is None or report.state != last.state:
-                self._output.say(f"{report.name}: {report.state}{_at(report)}")
-            elif report.batch != last.batch:
-                self._output.say(
-                    f"{report.name}: batch {report.batch}, {report.batch_rows:,} records "
-                    f"in {report.batch_seconds:.1f} s, {report.behind:,} behind"
-                )
-
-
-def _at(report: PipelineReport) -> str:
-    if report.state == "stopped":
-        return f" after {report.rows:,} records, {report.behind:,} behind"
-    return f", {' + '.join(report.sources)} -> {report.sink}" if report.state == "running" else ""

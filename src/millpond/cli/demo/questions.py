@@ -19,9 +19,17 @@ COUNT = f"SELECT count(*) AS records FROM {VIEW}"
 BY_TOWN = f"""\
 SELECT city, count(DISTINCT vid) AS meters, round(avg(temp), 1) AS celsius, round(avg(load), 3) AS kilowatts
 FROM {VIEW} GROUP BY city ORDER BY kilowatts DESC"""
+# What the pipeline computes as readings arrive: a row for each hour of each town, again whenever it changes.
+HOURLY = f"""\
+SELECT city, date_trunc('hour', date) AS hour, count(*) AS readings, sum(load) AS load, sum(temp) AS temp
+FROM {VIEW} GROUP BY city, date_trunc('hour', date)"""
+_NEWEST = """\
+SELECT city, hour, max(readings) AS readings, max_by(load, readings) AS load, max_by(temp, readings) AS temp
+FROM demo_hourly GROUP BY city, hour"""
+HOURLY_READINGS = f"SELECT sum(readings) AS readings FROM ({_NEWEST})"
 CURVE = f"""\
-SELECT date_trunc('hour', date) AS hour, avg(load) AS kilowatts, avg(temp) AS celsius
-FROM {VIEW} GROUP BY 1 ORDER BY 1"""
+SELECT hour, sum(load) / sum(readings) AS kilowatts, sum(temp) / sum(readings) AS celsius
+FROM ({_NEWEST}) GROUP BY hour ORDER BY hour"""
 BY_METER = f"SELECT first(lat) AS lat, first(lon) AS lon, avg(load) AS kilowatts FROM {VIEW} GROUP BY vid"
 
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from millpond.cli.demo.questions import Answer
     from millpond.pond.pond import Pond
     from millpond.pond.stream import Stream
+    from millpond.spark.pipelines import Runner
 
-STREAM = "demo/meters"
+STREAM, HOURLY = "demo/meters", "demo/hourly"
 LOOK_EVERY_SECONDS = 2.0
 # While Spark is asked: enough to see counts grow, little enough that Spark has the cores.
 TRICKLE_BATCHES_PER_SECOND = 1.0
@@ -109,6 +110,7 @@ class Story:
                 views = pond.attach(spark)
                 self.numbers["spark_start_seconds"] = round(time.monotonic() - began, 1)
                 self._say(f"  up in {time.monotonic() - began:.1f} s. Spark SQL while one thread goes on appending:")
+                hourly = self._pipeline(pond, spark)
                 with inflow.trickling(TRICKLE_BATCHES_PER_SECOND):
                     self._count_while_appending(spark, inflow)
                     towns = questions.ask(spark, questions.BY_TOWN)
@@ -121,12 +123,45 @@ class Story:
                 self.numbers |= {"acked": inflow.acked, "counted": found, "narrow": _figures(small)}
                 if found != inflow.acked:
                     raise AssertionError(f"{inflow.acked} records were acknowledged, but Spark counts {found}")
+                self._finish_pipeline(pond, spark, hourly, inflow.acked)
                 curve = questions.ask(spark, questions.CURVE)
                 meters = questions.ask(spark, questions.BY_METER)
                 views.detach()
                 return {"towns": towns, "curve": curve, "meters": meters}
             finally:
                 spark.stop()
+
+    def _pipeline(self, pond: Pond, spark: Any, *, once: bool = False) -> Runner:
+        """Spark aggregates by the hour as readings arrive, from stream to stream."""
+        from millpond.cli.demo import questions
+        from millpond.spark import register
+        from millpond.spark.pipelines import Checkpoints, Pipeline, PondAccess, Runner
+
+        register(spark)
+        hourly = Pipeline("hourly", {}, HOURLY, sql=questions.HOURLY, mode="update", event_time="hour")
+        runner = Runner(spark, PondAccess(pond, {"pond": pond.path}), Checkpoints.of(pond), [hourly], once=once)
+        runner.start()
+        return runner
+
+    def _finish_pipeline(self, pond: Pond, spark: Any, runner: Runner, acked: int) -> None:
+        """Let it take the rest, stopped and started once on the way: each reading counts once nevertheless."""
+        from millpond.cli.demo import questions
+
+        runner.stop()
+        runner.wait()
+        first = runner.reports()[0]
+        rest = self._pipeline(pond, spark, once=True)
+        rest.wait()
+        for failed in (*runner.failed, *rest.failed):
+            raise AssertionError(failed.failure)
+        counted = questions.ask(spark, questions.HOURLY_READINGS).rows[0]["readings"]
+        self._say(
+            f"Meanwhile a pipeline aggregated by the hour, from {STREAM} to {HOURLY}: {first.rows:,} readings in "
+            f"{first.batch + 1} micro-batches, then stopped and started again for the rest: {counted:,} in all."
+        )
+        self.numbers["hourly_readings"] = counted
+        if counted != acked:
+            raise AssertionError(f"{acked} readings were acknowledged, but the pipeline counted {counted}")
 
     def _count_while_appending(self, spark: Any, inflow: Inflow) -> None:
         from millpond.cli.demo import questions

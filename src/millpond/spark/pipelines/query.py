@@ -47,16 +47,14 @@ def start_query(
 
 def built(spark: SparkSession, access: PondAccess, pipeline: Pipeline) -> DataFrame:
     """The result of a pipeline, as a frame."""
+    if pipeline.sql is not None:
+        spark = spark.newSession()  # its views are of streams that grow: nobody else should find them
     frames = {name: source_frame(spark, access, pipeline, stream) for name, stream in sources_of(access, pipeline)}
     if pipeline.build is None:
         assert pipeline.sql is not None
         for name, frame in frames.items():
             frame.createOrReplaceTempView(name)
-        try:
-            result: Any = spark.sql(pipeline.sql)
-        finally:
-            for name in frames:
-                spark.catalog.dropTempView(name)
+        result: Any = spark.sql(pipeline.sql)
     else:
         result = pipeline.build(frames[""]) if list(frames) == [""] else pipeline.build(**frames)
     if not isinstance(result, DataFrame) or not result.isStreaming:
