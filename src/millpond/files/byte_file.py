@@ -17,7 +17,7 @@ import pyarrow as pa
 from millpond.clock import Clock
 from millpond.errors import Damaged, InvalidValue, NotAFile
 from millpond.files.holding import Holding
-from millpond.files.places import BODY, end_of, headers_of, place_of
+from millpond.files.places import BODY, Places, end_of, headers_of
 from millpond.files.protocol import FileLock, FilePlace
 from millpond.ingest import Ingest
 from millpond.ingest.bounds import check_numbered
@@ -43,7 +43,7 @@ class ByteFile:
 
     def __init__(self, halves: Halves, clock: Clock, bytes_max: int) -> None:
         definition = halves.definition
-        self._halves, self._clock = halves, clock
+        self._halves, self._clock, self._places = halves, clock, Places(halves)
         self._ingest = Ingest(replace(definition, file=False), bytes_max)
         self._lock = threading.Lock()
         self._holding = Holding(definition.name, clock)
@@ -52,7 +52,7 @@ class ByteFile:
     def place(self, position: int | None) -> FilePlace:
         """Where a byte is; None: the end."""
         self._check_file()
-        return place_of(self._halves, position)
+        return self._places.place(position)
 
     def end(self, offset: int | None) -> int:
         """The position behind the event at an offset; None: behind the last one."""
@@ -126,7 +126,7 @@ class ByteFile:
         head = max(log.heads(id).get(0, 0), self._halves.archive.snapshot().boundary.get(0, 0))
         tail = self._tail
         if tail is None or (tail.generation, tail.head) != (generation, head):
-            position = place_of(self._halves, None).size if head else 0
+            position = self._places.place(None).size if head else 0
             tail = self._tail = _Tail(generation, head, position)
         return tail
 
