@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from millpond.log.live import LiveStream
-from tests.log.conftest import Pool, append, files
+from tests.log.conftest import Pool, append, definition, files
 
 
 def test_what_is_released_while_it_is_checked_is_no_finding(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +42,22 @@ def test_a_file_that_is_lost_under_an_open_log_is_a_finding(pool: Pool) -> None:
         append(log, start)
     os.remove(os.path.join(pool.directory, "journal", files(pool)[0]))
     assert "the file is gone" in [finding.message for finding in log.verify()]
+
+
+def test_what_is_truncated_while_it_is_checked_is_no_finding(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = pool()
+    append(log, 0)
+    read = LiveStream.read
+    truncated: list[int] = []
+
+    def read_after_a_truncation(self: LiveStream, *rest: Any) -> Any:
+        if not truncated:
+            truncated.append(1)
+            log.truncate_stream(definition(generation=2))
+            append(log, 0, 10)
+        return read(self, *rest)
+
+    monkeypatch.setattr(LiveStream, "read", read_after_a_truncation)
+    assert log.verify() == []
+    assert truncated
+    assert log.verify() == []

@@ -288,7 +288,7 @@ def test_a_position_of_another_generation_is_refused(pond: SmallPond) -> None:
     assert read(pond.halves, parse_start("g2")).position == {0: 0}
     with pytest.raises(InvalidValue, match="no generation 3 yet"):
         read(pond.halves, parse_start("g3,0:7"))
-    for wrong in ("g", "gx,0:1", "g2,x", "g-1,0:1"):
+    for wrong in ("g", "g0,0:1", "gx,0:1", "g2,x", "g2,g2,0:1", "g-1,0:1"):
         with pytest.raises(InvalidValue, match="no place to start"):
             read(pond.halves, parse_start(wrong))
 

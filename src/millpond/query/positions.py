@@ -38,7 +38,7 @@ def parse_start(text: str) -> Start:
     if _is_offset(text):
         return int(text)
     generation, comma, offsets = text.partition(",")
-    if generation[:1] == "g" and _is_offset(generation[1:]):
+    if generation[:1] == "g" and _is_offset(generation[1:]) and int(generation[1:]):
         placed = parse_start(offsets) if comma else {}
         return Position(placed, int(generation[1:])) if type(placed) is dict else text
     pairs = [part.split(":") for part in text.split(",")]

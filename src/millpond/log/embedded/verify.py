@@ -51,33 +51,37 @@ def verify_journal(
 def verify_streams(streams: Mapping[int, LiveStream]) -> Iterator[Finding]:
     """Read every live record once, and count."""
     for stream in streams.values():
-        for streamlet, stop in stream.heads().items():
-            found = _verify_streamlet(stream, streamlet, stop)
+        generation, heads = stream.standing()
+        for streamlet, stop in heads.items():
+            found = _verify_streamlet(stream, generation, streamlet, stop)
             if found is not None:
                 yield found
 
 
-def _verify_streamlet(stream: LiveStream, streamlet: int, stop: int) -> Finding | None:
-    """What is wrong with the live records up to `stop`. If some are released meanwhile, the rest is looked at anew."""
+def _verify_streamlet(stream: LiveStream, generation: int, streamlet: int, stop: int) -> Finding | None:
+    """What is wrong with the live records up to `stop`. If some are released meanwhile, the rest is looked at anew; if
+    the stream is truncated, there is nothing left to look at."""
     while (start := stream.starts()[streamlet]) < stop:
         offsets = OffsetRange(start, stop)
         message, hint = "", "close the pond and open it again; if it stays, restore the journal from a copy"
         try:
-            reached = _read_up_to(stream, streamlet, offsets)
+            reached = _read_up_to(stream, generation, streamlet, offsets)
             if reached == stop:
                 return None
             message = f"live records stop at offset {reached} of {offsets}"
         except MillpondError as error:
             message, hint = error.message, error.hint
+        if stream.standing().generation != generation:
+            return None
         if stream.starts()[streamlet] == start:
             return Finding("error", f"{stream.definition.name}, streamlet {streamlet}", message, hint)
     return None
 
 
-def _read_up_to(stream: LiveStream, streamlet: int, offsets: OffsetRange) -> int:
+def _read_up_to(stream: LiveStream, generation: int, streamlet: int, offsets: OffsetRange) -> int:
     """How far the records of a range are there, one after the other."""
     expected = offsets.start
-    for batch in stream.read(streamlet, offsets, ["_offset"], None, False):
+    for batch in stream.read(streamlet, offsets, ["_offset"], None, False, generation):
         column = batch.column(0)
         if column[0].as_py() != expected or column[-1].as_py() != expected + len(column) - 1:
             break
