@@ -55,7 +55,7 @@ bench: setup ## measure; one JSON line per figure, with its baseline and ratio
 
 fault: setup ## the long fault runs: MILLPOND_FAULT_CYCLES (1000) kills of a pond under load
 	@MILLPOND_FAULT_CYCLES=$(MILLPOND_FAULT_CYCLES) MILLPOND_HYPOTHESIS_PROFILE=long \
-		$(BIN)/python -m pytest tests/faults tests/archive tests/serve tests/client tests/consume -m long --timeout=$(FAULT_TIMEOUT_SECONDS) $(ARGS)
+		$(BIN)/python -m pytest tests/faults tests/archive tests/serve tests/client tests/consume tests/spark -m long --timeout=$(FAULT_TIMEOUT_SECONDS) $(ARGS)
 
 lock: setup ## resolve pyproject.toml into requirements.lock (UPGRADE=1: to the newest versions)
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --extra demo --quiet \

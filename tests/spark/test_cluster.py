@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pyspark
 import pytest
@@ -38,8 +39,23 @@ QUICK_SPECULATION = {
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
+class Cluster(NamedTuple):
+    """Its URL, and the process groups of its master and its workers, executors included."""
+
+    url: str
+    processes: list[subprocess.Popen[bytes]]
+
+    def kill_worker(self) -> None:
+        os.killpg(self.processes[-1].pid, signal.SIGKILL)
+
+
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
+def master(cluster: Cluster) -> str:
+    return cluster.url
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -68,10 +84,11 @@ def master(tmp_path: Path) -> Iterator[str]:
                 )
             if number == 0:
                 _wait_until_listening(port, started[0])
-        yield url
+        yield Cluster(url, started)
     finally:
         for process in reversed(started):
-            os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
         for process in started:
             process.wait(30)
 
@@ -108,6 +125,32 @@ def test_a_cluster_reads_both_halves_exactly(master: str, tmp_path: Path) -> Non
     assert found["retried"] == list(range(350))
     assert found["served"] >= 2, "no live task was tried twice"
     assert found["unmatched"] == 0
+
+
+def test_a_stream_is_read_exactly_although_a_worker_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    """Settled and live records; the worker goes while tasks of a micro-batch are in the middle of them."""
+    job = subprocess.Popen(
+        [sys.executable, ROOT / "tests" / "spark" / "cluster_stream_job.py", cluster.url, tmp_path, JAVA_OPTIONS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": PYTHONPATH},
+    )
+    try:
+        deadline = time.monotonic() + JOB_SECONDS
+        while len(list(tmp_path.glob("running-*"))) < 2 and job.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(list(tmp_path.glob("running-*"))) >= 2, "both workers should have been in the middle of a task"
+        cluster.kill_worker()
+        (tmp_path / "killed").touch()
+        said, complained = job.communicate(timeout=JOB_SECONDS)
+    finally:
+        job.kill()
+        job.wait(30)
+    assert job.returncode == 0, complained[-4_000:]
+    found = json.loads(said.splitlines()[-1])
+    assert sorted(n for batch in found["batches"] for n in batch) == list(range(found["made"]))
+    assert len(found["batches"]) == 4
 
 
 def test_executors_need_nothing_but_pyarrow(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from millpond.model.offsets import OffsetRange, ranges_between
 from millpond.spark.admission import ends_within, records_of_bytes, waiting
 from millpond.spark.group_position import GroupPosition
 from millpond.spark.jvm import Callback, Java
+from millpond.spark.kept import kept_from
 from millpond.spark.place import Place
 from millpond.spark.planner import OPTIONS, PinnedScan, SessionPlanner
 from millpond.spark.ponds import OpenStream
@@ -43,7 +44,7 @@ class StreamSource:
             self._group = GroupPosition(opened.pond, self._stream.name, options.group)
         self._questions = {
             "start": lambda text: self._begun(self._start()),
-            "began": lambda text: self._begun(self._checked(Place.parse(text))),
+            "began": lambda text: self._begun(self._checked(Place.parse(text), self._stream.definition)),
             "latest": lambda text: self._latest(text, limited=False),
             "latest within limits": lambda text: self._latest(text, limited=True),
             "up to now": self._up_to_now,
@@ -73,7 +74,11 @@ class StreamSource:
                 f"{definition.name} is never archived, so its archive has no beginning",
                 hint='startingOffsets "earliest" is the first record that is still there',
             )
-        place = self._place(definition, self._opened.starts("earliest" if options.start == ARCHIVE else options.start))
+        offsets = self._opened.starts("earliest" if options.start == ARCHIVE else options.start)
+        if isinstance(options.start, str):  # a word or a time means what is there; offsets mean what they say
+            kept = kept_from(self._stream.snapshot(), definition)
+            offsets = {streamlet: max(offset, kept.get(streamlet, 0)) for streamlet, offset in offsets.items()}
+        place = self._place(definition, offsets)
         for name, said in options.start_place.items():
             if said != getattr(place, name, None):
                 raise InvalidValue(
@@ -89,9 +94,9 @@ class StreamSource:
 
     def _latest(self, text: str, *, limited: bool) -> str:
         """Where the next batch ends, and where the stream does."""
-        start = self._checked(Place.parse(text))
-        definition = self._stream.definition
-        self._last = snapshot = self._stream.snapshot()
+        definition, snapshot = self._stream.definition, self._stream.snapshot()
+        self._last = snapshot
+        start = self._checked(Place.parse(text), definition, snapshot)
         newest = self._place(definition, snapshot.heads)
         heads = dict(snapshot.heads)
         if self._until is not None:
@@ -137,12 +142,13 @@ class StreamSource:
 
     def _batch(self, text: str) -> Java:
         *places, schema = text.split("\0")
-        start, end = (self._checked(Place.parse(place)) for place in places)
-        definition = self._stream.definition
-        snapshot = self._snapshot_up_to(end)
+        start, end = map(Place.parse, places)
+        definition, snapshot = self._stream.definition, self._snapshot_up_to(end)
+        for place in (start, end):
+            self._checked(place, definition, snapshot)
         begin = start.offsets if start.generation == end.generation else {}
         wanted = ranges_between(begin, end.offsets) if end.generation == definition.generation else {}
-        ranges, failure = self._still_there(wanted)
+        ranges, failure = self._still_there(wanted, kept_from(snapshot, definition))
         boundary = snapshot.boundary
         settled = {s: o for s, offsets in ranges.items() if len(o := offsets.intersect(_until(boundary.get(s, 0))))}
         live = {s: o for s, offsets in ranges.items() if len(o := offsets.intersect(_from(boundary.get(s, 0))))}
@@ -161,12 +167,13 @@ class StreamSource:
             return last
         return self._stream.snapshot()
 
-    def _still_there(self, ranges: Mapping[int, OffsetRange]) -> tuple[Mapping[int, OffsetRange], str]:
+    def _still_there(
+        self, ranges: Mapping[int, OffsetRange], kept: Mapping[int, int]
+    ) -> tuple[Mapping[int, OffsetRange], str]:
         """The ranges without what has expired, and why the batch fails if anything has, or nothing.
 
         It fails only when it is run: after a restart Spark plans the last batch again although it is committed."""
-        earliest = self._opened.starts("earliest") if ranges else {}
-        left = {s: o for s, offsets in ranges.items() if len(o := offsets.intersect(_from(earliest.get(s, 0))))}
+        left = {s: o for s, offsets in ranges.items() if len(o := offsets.intersect(_from(kept.get(s, 0))))}
         lost = sum(map(len, ranges.values())) - sum(map(len, left.values()))
         if not lost:
             return ranges, ""
@@ -184,9 +191,8 @@ class StreamSource:
     def _place(self, definition: StreamDefinition, offsets: Mapping[int, int]) -> Place:
         return Place(self._stream.pond_id, definition.name, definition.id, definition.generation, dict(offsets))
 
-    def _checked(self, place: Place) -> Place:
+    def _checked(self, place: Place, definition: StreamDefinition, snapshot: Snapshot | None = None) -> Place:
         """The place, if it is one in this stream as it is now."""
-        definition = self._stream.definition
         if (place.pond, place.id) != (self._stream.pond_id, definition.id):
             raise InvalidValue(
                 f"the checkpoint is of {place.stream}, id {place.id}, of pond {place.pond}; this is {definition.name}, "
@@ -194,25 +200,24 @@ class StreamSource:
                 hint="a checkpoint belongs to one stream of one pond: give this query a directory of its own",
             )
         if place.generation != definition.generation:
-            failure = self._data_loss(
-                f"{definition.name} was truncated: the query read generation {place.generation}, this is "
-                f"{definition.generation}"
-            )
-            if failure:
-                raise OffsetGone(
-                    f"{definition.name} was truncated: the checkpoint is of generation {place.generation}, this is "
-                    f"{definition.generation}",
-                    hint='begin anew with another checkpoint, or go on with .option("failOnDataLoss", "false")',
-                )
-            return place
-        heads = self._stream.snapshot().heads
-        if not _covers(heads, place.offsets):
+            self._truncated(place, definition)
+        elif snapshot is not None and not _covers(snapshot.heads, place.offsets):
             raise OffsetGone(
                 f"the checkpoint is ahead of {definition.name}: it is at {dict(place.offsets)}, the stream ends at "
-                f"{dict(heads)}",
+                f"{dict(snapshot.heads)}",
                 hint="was the pond restored from an older copy? begin anew with another checkpoint",
             )
         return place
+
+    def _truncated(self, place: Place, definition: StreamDefinition) -> None:
+        what = (
+            f"{definition.name} was truncated: the checkpoint is of generation {place.generation}, this is "
+            f"{definition.generation}"
+        )
+        if self._options.fail_on_data_loss:
+            hint = 'begin anew with another checkpoint, or go on with .option("failOnDataLoss", "false")'
+            raise OffsetGone(what, hint=hint)
+        logger.warning("%s; the query goes on with what was appended since", what)
 
     # What is done with what was processed.
 
