@@ -46,7 +46,7 @@ def test_every_java_source_is_compiled_and_shipped() -> None:
     from importlib.resources import files
 
     shipped = {path.name for path in files("millpond.spark").joinpath("java").iterdir()}
-    assert shipped == {f"{name}.java" for name in (*jvm.SOURCES, jvm.FOUND_BY_NAME)}
+    assert shipped == {f"{name}.java" for name in (*jvm.SOURCES, *jvm.FOUND_BY_NAME)}
 
 
 def test_the_workshop_is_compiled_once(spark: SparkSession) -> None:
