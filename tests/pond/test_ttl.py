@@ -271,3 +271,32 @@ def test_the_background_drops_by_itself(ponds: Ponds) -> None:
         clock.advance("2h")
         until(lambda: stream.status().dropping.rows == 5)
         assert stream.status().rows_live == 0
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("settle", [millpond.Settle(), None], ids=["archived", "never archived"])
+def test_a_group_whose_position_has_expired_moves_on_and_says_how_much_it_missed(
+    ponds: Ponds, settle: millpond.Settle | None
+) -> None:
+    """C12: whether what it has not read was dropped by then or not, live or settled."""
+    clock = ManualClock()
+    with ponds(clock=clock) as pond:
+        stream = pond.create_stream("s", METERS, settle=settle, ttl="1h")
+        consumer = pond.consumer("s", group="g", lease="10h")
+        missed = 0
+        for turn in range(3):
+            stream.append(rows(turn * 20, turn * 20 + 10))
+            if settle is not None and turn == 1:
+                stream.settle()
+            pond.log.seal(stream.definition.id)
+            clock.advance("61m")
+            if turn != 1:
+                drop(pond)
+            stream.append(rows(turn * 20 + 10, turn * 20 + 20))
+            missed += 10
+            found = [t for batch in consumer.poll(timeout="10s") for t in batch["temp"].to_pylist()]
+            consumer.commit()
+            assert found == list(range(turn * 20 + 10, turn * 20 + 20))
+            assert consumer.missed == missed
+        assert pond.group("s", "g").status().missed == missed
+        consumer.close()
