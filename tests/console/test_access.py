@@ -75,6 +75,7 @@ def test_what_one_has_no_right_for_is_disabled_with_the_reason(guarded: Guarded,
         ("Settle…", "admin"),
         ("Truncate…", "admin"),
         ("Drop…", "admin"),
+        ("Keep for…", "admin"),
         ("Add columns…", "admin"),
         ("Append", "write"),
     ):

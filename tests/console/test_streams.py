@@ -178,6 +178,21 @@ def test_columns_are_added(served: Served, open_page: OpenPage) -> None:
     assert served.call("GET", "/v1/streams/widened/meters")["columns"][-1]["name"] == "humidity"
 
 
+def test_how_long_records_are_kept_is_changed(served: Served, open_page: OpenPage) -> None:
+    served.create("kept/meters")
+    page = open_page(served, "/#/streams/kept/meters", expected="status of 400")
+    expect(page.get_by_text("for good", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Keep for…").click()
+    ttl = page.get_by_role("dialog").get_by_label("Keep for")
+    ttl.fill("soon")
+    page.get_by_role("button", name="Keep", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("invalid-value")
+    ttl.fill("30d")
+    page.get_by_role("button", name="Keep", exact=True).click()
+    expect(page.get_by_text("for 30 days")).to_be_visible()
+    assert served.call("GET", "/v1/streams/kept/meters")["ttl_seconds"] == 2_592_000
+
+
 def test_a_name_with_a_word_of_the_routes_has_a_page(served: Served, open_page: OpenPage) -> None:
     served.create("odd%2Frecords")
     page = open_page(served, "/#/streams/odd/records")

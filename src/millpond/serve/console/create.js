@@ -1,4 +1,4 @@
-// Making a stream, and giving one more columns.
+// Making a stream, giving one more columns, and saying how long its records are kept.
 
 import { el, field } from "./dom.js";
 import { events, sendJson, streamPath } from "./api.js";
@@ -65,6 +65,29 @@ export function addColumns(stream, done) {
     async onsubmit(dialog) {
       try {
         await sendJson("PATCH", streamPath(stream), { add: columns.value.trim() });
+      } catch (error) {
+        showProblem(message, error);
+        return;
+      }
+      dialog.close();
+      done();
+    },
+  });
+}
+
+export function keepFor(stream, seconds, done) {
+  const ttl = el("input", { type: "text", placeholder: "30d", autocapitalize: "off", spellcheck: "false", value: seconds === null ? "" : `${seconds}s` });
+  const message = el("div", {});
+  openDialog(`How long ${stream} keeps its records`, {
+    body: [
+      el("p", {}, "Counted from when a record came in. Older ones are not shown from that moment on, and dropped soon after."),
+      field("Keep for", ttl, "A number and a unit: s, m, h, d, w. Empty: for good"),
+      message,
+    ],
+    action: "Keep",
+    async onsubmit(dialog) {
+      try {
+        await sendJson("PATCH", streamPath(stream), { ttl: ttl.value.trim() || null });
       } catch (error) {
         showProblem(message, error);
         return;

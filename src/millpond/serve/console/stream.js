@@ -2,7 +2,7 @@
 
 import { button, el, setAttribute, setText } from "./dom.js";
 import { bytes, count, duration, plural, rate, short } from "./format.js";
-import { addColumns } from "./create.js";
+import { addColumns, keepFor } from "./create.js";
 import { appendSection } from "./append.js";
 import { dropStream, settleStream, truncateStream } from "./actions.js";
 import { failed, online, rateOf } from "./watch.js";
@@ -60,7 +60,7 @@ function standing() {
   return { node, update };
 }
 
-function columnsSection(info, add) {
+function columnsSection(info, add, keep) {
   const rows = info.columns.map((column) => {
     const marks = [
       info.keys[0] === column.name && "primary key",
@@ -75,12 +75,16 @@ function columnsSection(info, add) {
     ["Durability", info.durability],
     ["Streamlets", count(info.streamlets)],
     ["Settles", info.settle_every_seconds === null ? "never: records stay live" : `every ${duration(info.settle_every_seconds)} or ${bytes(info.settle_bytes)}`],
+    ["Keeps records", info.ttl_seconds === null ? "for good" : `for ${duration(info.ttl_seconds)}`],
+    ...(info.keep === null ? [] : [["Stores", el("span", {}, "what meets ", el("code", {}, info.keep))]]),
+    ...(info.sent === null ? [] : [["Is sent", el("code", {}, info.sent)]]),
     ["Partitions", `of ${duration(info.partition_seconds)}`],
     ["Schema", `version ${info.schema_version}, generation ${info.generation}`],
     ["Archive", el("code", { class: "path" }, info.archive)],
   ];
   return el("section", { class: "card", "aria-label": "Description" },
     el("div", { class: "bar" }, el("h2", {}, info.raw ? "Raw events" : "Columns"), el("span", { class: "grow" }),
+      guard(button("Keep for…", keep), "admin", info.name),
       guard(button("Add columns…", add), "admin", info.name)),
     el("table", { class: "plain" }, el("tbody", {}, rows)),
     el("dl", { class: "facts" }, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]).flat()));
@@ -96,7 +100,7 @@ export async function streamPage(main, signal, name) {
 
   async function describe() {
     info = await getJson(streamPath(name), { signal });
-    description.replaceChildren(columnsSection(info, () => addColumns(name, describe)));
+    description.replaceChildren(columnsSection(info, () => addColumns(name, describe), () => keepFor(name, info.ttl_seconds, describe)));
   }
 
   function show() {
