@@ -35,9 +35,9 @@ def serve(
       millpond serve ./pond --host 0.0.0.0 --tls-certificate cert.pem --tls-key key.pem
     """
     from millpond.serve import logs
-    from millpond.serve.memory import share_heaps
+    from millpond.serve.memory import save_memory
 
-    share_heaps()  # before anything else is loaded that starts threads
+    save_memory()  # before anything else is loaded that starts threads
     from millpond.serve.server import PondServer
 
     session = session_of(context)
