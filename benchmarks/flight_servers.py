@@ -20,6 +20,7 @@ from benchmarks import records
 from millpond.flight import FlightDoor
 from millpond.pond.desk import PondDesk
 from millpond.pond.gate import SecretGate
+from millpond.serve.memory import save_memory
 from millpond.wire.access import EVERYTHING
 
 TOKEN = "bench"
@@ -58,7 +59,9 @@ def _serve_bare() -> None:
 
 
 def _serve_pond(directory: str) -> None:
-    """A pond behind its door, with a stream of sealed live segments; and the very same batches in a list."""
+    """A pond behind its door, with a stream of sealed live segments; and the very same batches in a list. Memory is
+    taken as the server itself takes it."""
+    save_memory()
     with millpond.open(os.path.join(directory, "pond"), background=False, memory_bytes=512_000_000) as pond:
         sealed = pond.create_stream("bench/sealed", records.SCHEMA, settle=None)
         for number in range(SEALED_BATCHES):
