@@ -91,7 +91,7 @@ def _first_line(kind: type) -> str:
 def decode_action(kind: str, body: bytes, bytes_max: int = TICKET_BYTES_MAX) -> Call:
     """The request of an action."""
     if kind not in _CALL_NAMES:
-        known = ", ".join(str(name) for name in _CALL_NAMES)
+        known = " ".join(str(name) for name in _CALL_NAMES)  # a hint has little room
         raise NoSuchRoute(f"no action {kind[:100]!r}", hint=f"there are: {known}")
     _check_size(body, bytes_max, "an action")
     fields = _decoded(body or b"{}", dict[str, Any], "the body of an action")
