@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -107,3 +108,59 @@ def test_attaching_a_pond_makes_its_format_known(
         assert frame.columns == [*meters.schema.names, "_streamlet", "_offset", "_ingest_time"]
     finally:
         attached.detach()
+
+
+def test_every_record_comes_once_while_others_append_and_settle(reading: Reading, meters: millpond.Stream) -> None:
+    stop = threading.Event()
+    made = 350
+
+    def work() -> None:
+        nonlocal made
+        while not stop.is_set():
+            meters.append(readings(made, made + 20))
+            made += 20
+            if made % 100 == 50:
+                meters.settle()
+
+    worker = threading.Thread(target=work)
+    query = reading.start(maxRecordsPerTrigger=700)
+    worker.start()
+    try:
+        while len(reading.batches) < 6 and query.isActive:
+            stop.wait(0.05)
+    finally:
+        stop.set()
+        worker.join()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert reading.numbers == list(range(made))
+    assert len(reading.batches) >= 6
+
+
+def test_a_batch_frame_skips_and_is_fresh_as_a_views_is(reading: Reading, meters: millpond.Stream) -> None:
+    spark = reading.spark
+    millpond.spark.register(spark)
+    frame = spark.read.format("millpond").options(pond=reading.pond, stream="grid/meters").load()
+    few = frame.where("n BETWEEN 190 AND 205 OR n = 349").select("n")
+    assert sorted(row["n"] for row in few.collect()) == [*range(190, 206), 349]
+    figures = millpond.spark.last_query(spark)
+    assert (figures.objects_read, figures.objects_total, figures.rows_live) == (2, 3, 50)
+    assert frame.alias("a").join(frame.alias("b"), "n").where("a.n > (SELECT 340)").count() == 9
+    meters.append(readings(350, 360))
+    meters.settle()
+    assert frame.count() == 360
+    assert frame.where("n >= 355").count() == 5
+
+
+def test_a_stream_joins_what_it_holds_by_now(reading: Reading) -> None:
+    """A frame of the batch kind in a streaming query is a fresh snapshot in each micro-batch."""
+    spark = reading.spark
+    millpond.spark.register(spark)
+    cities = spark.read.format("millpond").options(pond=reading.pond, stream="grid/meters").load()
+    known = cities.groupBy("city").agg({"n": "max"}).withColumnRenamed("max(n)", "newest")
+    reading.columns = ("n", "newest")
+    reading.run(reading.load().join(known, "city"))
+    assert reading.numbers == list(range(350))
+    assert {newest for _, newest in reading.rows} == {347, 348, 349}
