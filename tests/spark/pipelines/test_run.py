@@ -138,8 +138,9 @@ def test_pipelines_go_on_where_they_were_and_count_each_record_once(bench: Bench
     assert (Path(bench.pond.path) / "pipelines" / "hot" / "checkpoint" / "commits").is_dir()
     (report,) = [each for each in bench.pond.pipelines.list() if each.name == "hot"]
     assert (report.sources, report.sink, report.state, report.behind) == (("grid/meters",), "grid/hot", "stopped", 0)
-    groups = {status.name: status for status in bench.pond.groups("grid/meters")}
+    groups = {status.group: status for status in bench.pond.groups("grid/meters")}
     assert set(groups) == {"pipeline/hot", "pipeline/cities"}
+    assert [sum(status.lag.values()) for status in groups.values()] == [0, 0]
 
 
 @pytest.mark.timeout(900)

@@ -24,11 +24,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.errors import InvalidInput, MillpondError
+from millpond.spark.group_position import GroupPosition
 from millpond.spark.pipelines.blame import blamed
 from millpond.spark.pipelines.declare import Pipeline
 from millpond.spark.pipelines.place import Checkpoints, PondAccess
 from millpond.spark.pipelines.query import sources_of, start_query
-from millpond.wire.pipelines import PipelineReport
+from millpond.spark.place import Place
+from millpond.wire.pipelines import GROUP_PREFIX, PipelineReport
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +108,7 @@ class _Running:
         self._shown, self._stopping = shown, stopping
         self.report = PipelineReport(pipeline.name, tuple(pipeline.sources.values()), pipeline.sink, "starting")
         self._told = 0.0
+        self._ends: tuple[str, ...] = ()  # of the last batch, as the checkpoint has them
         self.thread = threading.Thread(target=self._run, name=f"millpond-pipeline-{pipeline.name}", daemon=True)
 
     def _run(self) -> None:
@@ -122,6 +125,7 @@ class _Running:
                 problem = query.exception()
                 if problem is not None:
                     raise problem
+                self._move_groups()
                 self._tell(state="stopped", failure="")
                 return
             except (MillpondError, PySparkException, Exception) as error:
@@ -160,6 +164,7 @@ class _Running:
         news = [each for each in query.recentProgress if each["batchId"] > self.report.batch and _done(each)]
         if news:
             last = news[-1]
+            self._ends = tuple(source["endOffset"] for source in last["sources"])
             self._tell(
                 batch=last["batchId"],
                 rows=self.report.rows + sum(each["numInputRows"] for each in news),
@@ -172,6 +177,16 @@ class _Running:
             behind = self.report.behind if latest is None else _behind(latest)
             if behind != self.report.behind or time.monotonic() - self._told > TELL_SECONDS:
                 self._tell(behind=behind)
+
+    def _move_groups(self) -> None:
+        """Spark tells a source that a batch is done when the next one begins: of the last one, nobody is told."""
+        for place in map(Place.parse, self._ends):
+            try:
+                if self._access.pond.stream(place.stream).definition.generation == place.generation:
+                    group = GROUP_PREFIX + self._pipeline.name
+                    GroupPosition(self._access.pond, place.stream, group).move(place.offsets)
+            except MillpondError as error:  # the next start moves it
+                logger.warning("the position of %s was not moved: %s", self._pipeline.name, error.message)
 
     def _failure(self, error: BaseException) -> str:
         what = f"pipeline {self._pipeline.name!r} ({self._pipeline.where})"
