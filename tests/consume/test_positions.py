@@ -157,6 +157,20 @@ def test_positions_are_written_together_and_older_records_let_go(reopen: Callabl
     assert taken(again) == []
 
 
+def test_an_epoch_is_never_given_twice(reopen: Callable[[], Any]) -> None:
+    pond = reopen()
+    pond.create_stream(IN, SCHEMA)
+    epochs = []
+    for _ in range(3):
+        mine = consumer(pond)
+        epochs.append(pond.group(IN, "g").status().members[0].epoch)
+        mine.close()
+        pond.coordinator.compact()
+        pond = reopen()
+    assert len(set(epochs)) == 3
+    assert epochs == sorted(epochs)
+
+
 def test_done_ranges_meet_and_merge() -> None:
     done = DoneRanges(5)
     done.add(10, 12)

@@ -53,6 +53,17 @@ def test_a_slot_moves_only_once_its_owner_has_committed_what_it_holds(pond: Any,
     assert sorted(held + moved + taken(old)) == list(range(200))
 
 
+@pytest.mark.parametrize("strategy", ["round_robin", "hash"])
+def test_who_takes_over_slots_that_are_behind_gets_only_what_is_behind(pond: Any, strategy: str) -> None:
+    pond.stream(IN).append(rows(0, 200))
+    ahead, behind = (consumer(pond, name, strategy=strategy) for name in "ab")
+    mine = taken(ahead)
+    ahead.commit()
+    assert 0 < len(mine) < 200
+    behind.close()
+    assert sorted(mine + taken(ahead)) == list(range(200))
+
+
 @pytest.mark.parametrize(("strategy", "by"), STRATEGIES)
 def test_what_a_member_leaves_behind_goes_to_the_others_at_once(pond: Any, strategy: str, by: str | None) -> None:
     pond.stream(IN).append(rows(0, 100))
