@@ -105,7 +105,7 @@ def test_a_reset_says_first_what_it_will_do(filled: Commands) -> None:
     assert (done["preview"], done["after"]) == (False, {"0": 3, "1": 5})
     assert filled("groups", "--json").one["positions"] == {"0": 3, "1": 5}
     asked = filled("group", "reset", "grid/meters", "billing", "--to", "latest", input="y\n")
-    assert "92 records are skipped" in asked.out
+    assert "92 records to be skipped" in asked.out
     assert (
         "which is where it stands"
         in filled("group", "reset", "grid/meters", "billing", "--to", "latest", "--preview").out

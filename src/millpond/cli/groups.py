@@ -154,9 +154,9 @@ def _explained(change: GroupChange) -> list[str]:
     ]
     lines.append(f"  from {offsets_text(change.before)}")
     if change.again:
-        lines.append(f"  {change.again:,} records {'would be' if would else 'are'} processed again")
+        lines.append(f"  {_records(change.again)} {'would be' if would else 'to be'} processed again")
     if change.skipped:
-        lines.append(f"  {change.skipped:,} records {'would be' if would else 'are'} skipped")
+        lines.append(f"  {_records(change.skipped)} {'would be' if would else 'to be'} skipped")
     if not change.again and not change.skipped:
         lines.append("  which is where it stands")
     return lines + _expelled(change)
@@ -167,3 +167,7 @@ def _expelled(change: GroupChange) -> list[str]:
         return []
     verb = "would lose" if change.preview else "lose"
     return [f"  {', '.join(change.expelled)} {verb} what they have not committed"]
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count:,} records"
