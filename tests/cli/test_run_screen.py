@@ -29,7 +29,7 @@ def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) 
         "hourly: starting",
         "hourly: running, grid/meters -> grid/hourly",
         "hourly: batch 4, 1,200 records in 0.8 s, 37 behind",
-        "warning: pipeline 'hourly', line 7: ValueError: thirteen It starts again by itself.",
+        "warning: pipeline 'hourly', line 7: ValueError: thirteen; it starts again by itself",
         "hourly: stopped after 9,000 records, 37 behind",
     ]
 
@@ -57,6 +57,6 @@ def test_a_terminal_gets_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
         for report in STORY:
             screen.show(report)
     drawn = terminal.getvalue()
-    assert "thirteen It starts again by itself" in drawn
+    assert "thirteen; it starts again by itself" in drawn
     for text in ("hourly", "grid/meters", "stopped", "1,200", "9,000", "37"):
         assert text in drawn

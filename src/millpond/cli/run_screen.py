@@ -46,7 +46,7 @@ class Screen:
                 self._output.one(told)
                 sys.stdout.flush()
             elif report.failure and (last is None or report.failure != last.failure):
-                again = " It starts again by itself." if report.state == "waiting" else ""
+                again = "; it starts again by itself" if report.state == "waiting" else ""
                 self._output.warn(f"{report.failure}{again}")
             else:
                 self._changed(last, report)
