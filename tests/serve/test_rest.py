@@ -570,13 +570,13 @@ def test_streamlets_are_merged_by_time_and_ids_never_pass_what_is_held_back(clie
         assert client.post(f"{path}/records", json=event).status_code == 200
     page = client.get(f"{path}/records", params={"merge_within": "5s"}).json()
     assert [record["n"] for record in page["records"]] == [0, 1, 2, 3]
-    assert page["next"] == "0:2,1:2"
+    assert page["next"] == "g1,0:2,1:2"
     part = client.get(f"{path}/records", params={"merge_within": "5s", "limit": 1}).json()
-    assert ([record["n"] for record in part["records"]], part["next"]) == ([0], "0:0,1:0")
+    assert ([record["n"] for record in part["records"]], part["next"]) == ([0], "g1,0:0,1:0")
     assert client.get(f"{path}/records", params={"merge_within": "soon"}).status_code == 400
     query: dict[str, Any] = {"merge_within": "1s", "follow": "true", "format": "sse", "limit": 4, "columns": "n"}
     with client.stream("GET", f"{path}/records", params=query) as events:
         lines = [line for line in events.iter_lines() if line]
     assert [line for line in lines if line.startswith("data")] == [f'data: {{"n":{n}}}' for n in range(4)]
     ids = [line for line in lines if line.startswith("id")]
-    assert ids == ["id: 0:0,1:0"] * 3 + ["id: 0:2,1:2"]
+    assert ids == ["id: g1,0:0,1:0"] * 3 + ["id: g1,0:2,1:2"]
