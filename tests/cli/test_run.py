@@ -1,4 +1,4 @@
-"""`millpond run` as a process: pipelines of a file on a served pond, stopped by a signal, started again."""
+"""`millpond run` as a process: pipelines of a file on a served pond, stopped by a signal, started again. K18"""
 
 from __future__ import annotations
 

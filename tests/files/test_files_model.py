@@ -1,4 +1,4 @@
-"""A file against the simplest model of one: `io.BytesIO`. What is appended, settled, sought and read is the same."""
+"""A file against the simplest model of one, `io.BytesIO`: appended, settled, sought and read, it is the same. E1"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lock on a file of a served pond dies with its holder: killed, or asleep for longer than its lease."""
+"""A lock on a file of a served pond dies with its holder: killed, or asleep for longer than its lease. E2"""
 
 from __future__ import annotations
 

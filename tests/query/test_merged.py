@@ -1,4 +1,4 @@
-"""Reading all streamlets in the order of time: nothing lost, nothing twice, in order within the bound, resumable."""
+"""Reading all streamlets in the order of time: nothing lost, nothing twice, in order within the bound, resumable. C6"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines on a real Spark: exactly once over restarts, what went wrong in the user's words, and a clear stop."""
+"""Pipelines on a real Spark: exactly once over restarts, what went wrong in the user's words, and a clear stop. K16"""
 
 from __future__ import annotations
 
