@@ -49,6 +49,13 @@ def test_dead_letters_keep_the_order_of_slots(pond: Any, strategy: str) -> None:
     assert pond.stream(OUT).count() == 47
 
 
+def test_a_dead_record_holds_nothing_of_its_neighbours(pond: Any) -> None:
+    pond.stream(IN).append([{"key": f"secret-{n:02d}", "n": n} for n in range(50)])
+    consumer(pond).process(fails_on(17), attempts=1, timeout="0s")
+    (dead,) = pond.stream(DEAD).scan().to_pylist()
+    assert (dead["record"].count(b"secret-17"), dead["record"].count(b"secret-")) == (1, 1)
+
+
 def test_what_fails_only_at_times_is_not_given_up_on(pond: Any) -> None:
     pond.stream(IN).append(rows(0, 10))
     calls = []

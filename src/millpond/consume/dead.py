@@ -82,7 +82,8 @@ def bury(streams: Streams, group: Group, cuts: Sequence[Cut], dead: Sequence[Fai
 def _row(group: str, failed: Failed, record: pa.RecordBatch, now_micros: int) -> dict[str, Any]:
     (found,) = record.to_pylist()
     names = [name for name in record.schema.names if name not in SYSTEM_COLUMNS]
-    own = record.select(names)
+    # A copy: Arrow pads what it writes of a slice with what lies beside it, and those are other records.
+    own = record.select(names).take(pa.array([0]))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, own.schema) as writer:
         writer.write_batch(own)
