@@ -38,8 +38,6 @@ def troubled(trouble: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
             if trouble == "executor":  # which started the process that started this one
                 os.kill(int(Path(f"/proc/{os.getppid()}/stat").read_text().split()[3]), signal.SIGKILL)
                 time.sleep(300)
-            if trouble == "slow":
-                time.sleep(300)  # until it is killed, because its second attempt was quicker
 
     return run
 
