@@ -177,19 +177,6 @@ def test_tasks_that_fail_or_die_are_run_again_and_count_once(master: str, tmp_pa
     with contextlib.closing(node):
         troubles = ["raise", "die", "executor"]
         assert node.run(to, master=master, troubles=troubles) == 0
-        check_written(node, to, len(troubles))
-
-
-def check_written(node: Node, to: str, writes: int) -> None:
-    assert node.numbers() == list(range(writes * ROWS))
-    if to == "archive":
-        assert node.leftovers() > 0, "attempts that came to grief had written objects"
-        for path in node.objects():
-            os.utime(path, (0, 0))
-        for path in (Path(node.stream.archive.root) / "_delta_log").iterdir():
-            os.utime(path, (0, 0))
-        assert node.stream.vacuum("7d").objects > 0
-        assert node.leftovers() == 0
-    assert node.pond.staging.bytes == 0
-    assert node.numbers() == list(range(writes * ROWS))
-    assert node.pond.verify().findings == ()
+        assert node.numbers() == list(range(len(troubles) * ROWS))
+        assert node.pond.staging.bytes == 0
+        assert node.pond.verify().findings == ()

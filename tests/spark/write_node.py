@@ -73,14 +73,6 @@ class Node:
             assert sorted(table.column("n").to_pylist()) == found
         return found
 
-    def leftovers(self) -> int:
-        """Objects that no commit names."""
-        files = {str(path.relative_to(self.stream.archive.root)) for path in self.objects()}
-        return len(files - set(self.stream.snapshot().settled.objects.paths))
-
-    def objects(self) -> list[Path]:
-        return list(Path(self.stream.archive.root).glob("g*/*/*.parquet"))
-
     def close(self) -> None:
         self.door.close()
         self.pond.close()
