@@ -229,18 +229,26 @@ def test_every_figure_of_a_status_is_explained(kind: type) -> None:
 
 
 @cache
-def functions_in(path: str) -> frozenset[str]:
+def tests_in(path: str) -> frozenset[str]:
+    """Functions, and state machines: classes that are a test each."""
     tree = ast.parse((ROOT / path).read_text())
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    machines = {
+        node.name for node in classes if any(isinstance(b, ast.Attribute) and b.attr == "TestCase" for b in node.bases)
+    }
+    return frozenset(functions | machines)
 
 
 def is_a_test(proof: str) -> bool:
     """Whether `file::test` or `file::class::test` is there; a class may have the test from a contract suite."""
     path, *names = proof.split("::")
-    if not (ROOT / path).exists() or not names[-1].startswith("test_"):
+    if not (ROOT / path).exists():
         return False
     if len(names) == 1:
-        return names[0] in functions_in(path)
+        return names[0] in tests_in(path)
+    if not names[-1].startswith("test_"):
+        return False
     module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
     return hasattr(getattr(module, names[0], None), names[1])
 

@@ -28,7 +28,7 @@ checks.negative_data_rejection.expected-statuses = ["2xx", "400", "404", "406", 
 ASKED_OF_ONE_STREAM = """
 [[operations]]
 include-path-regex = "^/v1/streams/"
-parameters = {{ "path.name" = "{name}" }}
+parameters = {{ "path.name" = "{name}", "path.group" = "asked", "path.instance" = "asker" }}
 """
 
 
@@ -57,8 +57,15 @@ def ask_with_a_token(scratch: Path, examples: int, seed: int) -> None:
         with served.client() as client:
             served.token = client.post("/v1/tokens", json=rights).raise_for_status().json()["token"]
         fill(served)
-        # Whoever asks would drop the stream, and take back the token it shows: the other run does both.
-        spared = ["--exclude-operation-id", "drop", "--exclude-operation-id", "revoke_token"]
+        # A member whose epoch is the first: a number that whoever asks tries as well.
+        with served.client() as client:
+            joined = client.post(
+                "/v1/streams/grid/meters/groups/asked/members", json={"instance": "asker", "lease": "1h"}
+            )
+            assert joined.raise_for_status().json()["epoch"] == 1
+        # Whoever asks would drop the stream, end the group, and take back the token it shows: the other run does.
+        gone = ("drop", "truncate", "revoke_token", "delete_group", "leave_group", "join_group", "reset_group")
+        spared = [word for each in gone for word in ("--exclude-operation-id", each)]
         header = ["-H", f"Authorization: Bearer {served.token}"]
         ask(served, scratch, examples, seed, *spared, *header, config=ASKED_OF_ONE_STREAM.format(name="grid/meters"))
 

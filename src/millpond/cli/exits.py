@@ -64,7 +64,7 @@ EXIT_OF = {
     "pond-locked": Exit.UNAVAILABLE,
     "pond-closed": Exit.UNAVAILABLE,
     "journal-closed": Exit.UNAVAILABLE,
-    "pipeline-failed": Exit.UNAVAILABLE,
+    "pipeline-failed": Exit.INVALID,
     "settle-failed": Exit.UNAVAILABLE,
     "settle-conflict": Exit.UNAVAILABLE,
     "spark-unavailable": Exit.UNAVAILABLE,
