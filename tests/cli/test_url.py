@@ -152,3 +152,16 @@ def test_a_server_that_is_away_is_exit_code_4(millpond: Commands) -> None:
     said = millpond("streams", "--pond", "http://127.0.0.1:1", "--json", code=Exit.UNAVAILABLE)
     assert said.error["code"] == "unavailable"
     assert "http://127.0.0.1:1 does not answer" in said.error["message"]
+
+
+def test_groups_are_consumed_listed_and_moved(remote: Commands) -> None:
+    remote("put", "grid/meters", input=readings(40))
+    assert len(remote("consume", "grid/meters", "--group", "billing", "--limit", "10").several) == 10
+    assert len(remote("consume", "grid/meters", "--group", "billing", "--wait", "0s").several) == 30
+    (group,) = remote("groups", "grid/meters", "--json").several
+    assert (group["group"], group["lag_total"], group["members"]) == ("billing", 0, [])
+    moved = remote("group", "reset", "grid/meters", "billing", "--to", "earliest", "--yes", "--json").one
+    assert (moved["again"], moved["preview"]) == (40, False)
+    assert remote("replay", "grid/meters", "--json").one["records"] == 0
+    remote("group", "delete", "grid/meters", "billing", "--yes")
+    assert remote("groups", "grid/meters", "--json").several == []
