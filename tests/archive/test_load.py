@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
+from millpond.archive.ledger import Change, Ledger
 from millpond.archive.load import ROW_BITS, Load, LoadReport, LoadWriter
-from millpond.errors import InvalidInput, OffsetGone, SettleConflict
+from millpond.errors import InvalidInput, OffsetGone, SettleConflict, SettleFailed
 from millpond.model.schema import OFFSET, STREAMLET
 from millpond.storage import LocalStorage
 from tests.archive.settled_stream import MIDNIGHT, SCHEMA, SettledStream, define, read_all, records
@@ -38,6 +39,11 @@ def write(stream: SettledStream, load: Load, task: int, *batches: pa.RecordBatch
 
 def commit(stream: SettledStream, load: Load, *reports: pa.Table | None) -> LoadReport:
     return stream.archive.commit_load(load, pa.concat_tables([each for each in reports if each is not None]))
+
+
+def places(stream: SettledStream) -> tuple[list[int], list[int]]:
+    table = read_all(stream.archive.snapshot())
+    return table.column(STREAMLET).to_pylist(), table.column(OFFSET).to_pylist()
 
 
 def ns(stream: SettledStream) -> list[int]:
@@ -81,6 +87,37 @@ def test_settles_and_loads_do_not_touch_each_other(stream: SettledStream) -> Non
     assert stream.boundary == {0: 25, 1: 5, 2: 3 + (1 << 32) + 1}
     assert read_all(stream.reopen()).num_rows == 34
     assert stream.archive.verify() == []
+
+
+def test_an_expiry_that_began_before_a_load_leaves_its_boundary_alone(stream: SettledStream) -> None:
+    stream.settle_to({0: 10})
+    first = begin(stream)
+    commit(stream, first, write(stream, first, 0, rows(0, 3)))
+    looked = stream.boundary
+    second = begin(stream)
+    commit(stream, second, write(stream, second, 0, rows(3, 8)))
+    stream.archive.expire(MIDNIGHT - 1, looked, {**looked, 0: 12}, lambda _: None)
+    assert stream.boundary == {0: 12, 2: 8}
+    third = begin(stream)
+    commit(stream, third, write(stream, third, 0, rows(8, 9)))
+    loaded = [o for s, o in zip(*places(stream), strict=True) if s == 2]
+    assert loaded == list(range(9))
+    assert stream.archive.verify() == []
+
+
+def test_no_commit_sets_a_boundary_back(stream: SettledStream, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream.settle_to({0: 10, 1: 5})
+    load = begin(stream)
+    commit(stream, load, write(stream, load, 0, rows(0, 3)))
+    ledger = stream.archive._ledger
+    for back in ({0: 9, 1: 5, 2: 3}, {0: 10, 1: 5}, {0: 10, 1: 5, 2: 2}):
+        with pytest.raises(SettleFailed, match="would set streamlet"):
+            ledger.commit(Change("expire", back))
+    assert stream.boundary == {0: 10, 1: 5, 2: 3}
+    assert stream.archive.verify() == []
+    monkeypatch.setattr(Ledger, "_check_forward", lambda *_: None)
+    ledger.commit(Change("expire", {0: 10, 1: 5, 2: 2}))
+    assert any("s2 back from 3 to 2" in finding.message for finding in stream.archive.verify())
 
 
 def test_an_independent_reader_counts_the_same(stream: SettledStream) -> None:

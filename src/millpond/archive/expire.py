@@ -6,6 +6,9 @@ and `vacuum` removes them later.
 
 The commit states how many records go, so that verification can tell them from records that were lost.
 
+The streamlet of loads is not an expiry's business, as it is not a settle's: its boundary stays what it is in the newest
+version, also if a load commits meanwhile.
+
 Invariant (I4): an object goes only if its statistics prove that every record in it was ingested before the cutoff.
 """
 
@@ -59,6 +62,8 @@ def expired_objects(objects: ObjectIndex, cutoff_micros: int, load_streamlet: in
 def expire(ledger: Ledger, start: Boundary, stop: Boundary, expired: ExpiredObjects) -> None:
     """Remove these objects of the newest version, and move the boundary from `start` to `stop`, durably. Raises
     `SettleConflict` if another writer was first, `SettleFailed` if a step fails; nothing has changed then."""
+    loads = ledger.definition.load_streamlet
+    start, stop = ({s: offset for s, offset in one.items() if s != loads} for one in (start, stop))
     try:
         state = check_boundary(ledger, start)
         if state is None:

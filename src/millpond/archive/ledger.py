@@ -211,6 +211,7 @@ class Ledger:
         names = [parse_name(one.path) for one in change.added]
         if any(name is not None and name.generation != self.definition.generation for name in names):
             raise Refused(f"this is generation {self.definition.generation}, the change was meant for another")
+        self._check_forward(known, change)
         version = known.version + 1
         transactions = self._transactions(change.boundary)
         added = objects_digest((one.path, one.bytes, one.rows) for one in change.added)
@@ -245,6 +246,18 @@ class Ledger:
         objects = known.objects.changed(change.entries, [one.path for one in change.removed])
         generation = self.definition.generation
         return self._adopt(TableState(version, dict(change.boundary), objects, digest, known.warnings, generation))
+
+    def _check_forward(self, known: TableState, change: Change) -> None:
+        """Within a generation a boundary only moves forward, and a commit states all of it: an offset that was given
+        out is nobody else's. Verification looks at the same in the log."""
+        for streamlet, reached in known.boundary.items():
+            stated = change.boundary.get(streamlet, 0)
+            if stated < reached:
+                raise SettleFailed(
+                    f"the {change.kind} of {self.definition.name} would set streamlet {streamlet} back from {reached} "
+                    f"to {stated}",
+                    hint="nothing was changed; this is a fault of the program: report it",
+                )
 
     def truncate(self, definition: StreamDefinition) -> None:
         """The stream has a higher generation from here on, and nothing in the table is of it. The table is told with

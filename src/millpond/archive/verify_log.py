@@ -1,7 +1,8 @@
 """Verification of the Delta log: every commit file by itself, by the checksum in the next one, and all together.
 
 The commits are played again from the first one; after each, what is live and the boundary must give the number that
-the commit stated (see `state.py`). This covers versions that only time travel sees, too.
+the commit stated (see `state.py`), and no boundary may go back: its offsets would have been given out twice. This covers
+versions that only time travel sees, too.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def expired_rows(storage: Storage, root: str, generation: int, version: int) -> 
 def _replay(commits: Mapping[int, CommitFile]) -> Iterator[Finding]:
     live: dict[str, tuple[str, int, int | None]] = {}
     digest = 0
+    reached: dict[str, int] = {}
     for version, commit in sorted(commits.items()):
         gone = [live.pop(path) for path in commit.removed if path in live]
         live |= {one[0]: one for one in commit.added}
@@ -77,3 +79,12 @@ def _replay(commits: Mapping[int, CommitFile]) -> Iterator[Finding]:
                 _RESTORE,
             )
             return  # all later ones would say the same
+        stated = of_boundaries(commit.transactions)
+        for name in sorted(name for name, to in stated.items() if to < reached.get(name, 0)):
+            yield Finding(
+                "error",
+                f"{LOG_DIRECTORY}/{commit_name(version)}",
+                f"sets the boundary {name} back from {reached[name]} to {stated[name]}",
+                "offsets may have been given to two records: compare them, and report it",
+            )
+        reached |= stated
