@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from millpond.consume.positions import Change, GroupState, StoredGroup
 from millpond.consume.ranges import DoneRanges
 from millpond.errors import Fenced, GroupConflict, GroupNotFound, InvalidValue, OffsetGone, StreamNotFound
 from tests.consume.conftest import IN, SCHEMA, consumer, rows, taken
@@ -336,3 +337,15 @@ def test_pins_are_what_the_slowest_group_has_not_processed(pond: Any) -> None:
     taken(slow)
     slow.commit()
     assert {s: pin for s, pin in pond.coordinator.pins(stream_id).items() if s in heads} == heads
+
+
+def test_a_group_knows_from_where_on_it_was_given_everything() -> None:
+    state = GroupState("fifo", None, 1).moved({0: 0, 1: 40}, 1)
+    assert state.began == {0: 0, 1: 40}
+    state.apply(Change(1, ((0, 0, 10), (1, 40, 50))), 0)
+    assert state.moved({0: 4, 1: 30}, 1).began == {0: 0, 1: 30}, "back to what it had, and before"
+    assert state.moved({0: 11, 1: 50}, 1).began == {0: 11, 1: 40}, "past a record, and where it is"
+    assert state.moved({0: 4, 1: 40}, 2).began == {0: 4, 1: 40}, "another generation's offsets are others"
+    assert GroupState.of(state.stored()).began == {0: 0, 1: 40}
+    old = StoredGroup("fifo", None, 1, {0: (10, ())})
+    assert GroupState.of(old).began == {0: 10}, "one written before this was known has no claim"

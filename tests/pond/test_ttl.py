@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -238,18 +237,29 @@ def test_a_merge_does_not_bring_back_what_was_dropped(ponds: Ponds) -> None:
         assert stream.status().objects == 0
 
 
+def three_segments(pond: millpond.Pond) -> millpond.Stream:
+    stream = pond.create_stream("s", METERS, settle=None)
+    for start in range(0, 9_000, 3_000):
+        stream.append(pa.RecordBatch.from_pylist(rows(start, start + 3_000), schema=METERS))
+    return stream
+
+
+def process(pond: millpond.Pond, group: str, records: int) -> None:
+    with pond.consumer("s", group=group) as consumer:
+        while records:
+            records -= sum(batch.num_rows for batch in consumer.poll(max_records=records, timeout="0s"))
+            consumer.commit()
+
+
 @pytest.mark.embedded
 def test_a_stream_without_an_archive_drops_what_every_group_has_processed(
-    ponds: Ponds, monkeypatch: pytest.MonkeyPatch
+    ponds: Ponds,
 ) -> None:
-    processed: dict[int, int] | None = None
     with ponds(segment_bytes=64_000) as pond:
-        stream: Any = pond.create_stream("s", METERS, settle=None)
-        monkeypatch.setattr(stream.expiry, "_processed", lambda stream_id: processed)
-        for start in range(0, 9_000, 3_000):
-            stream.append(pa.RecordBatch.from_pylist(rows(start, start + 3_000), schema=METERS))
+        stream = three_segments(pond)
         assert not drop(pond), "without groups and without a ttl records are kept"
-        processed = {0: 3_500}
+        process(pond, "a", 6_500)
+        process(pond, "b", 3_500)
         assert drop(pond)
         assert stream.count() == 6_000
         assert not drop(pond)
@@ -258,6 +268,47 @@ def test_a_stream_without_an_archive_drops_what_every_group_has_processed(
     with ponds() as pond:
         assert temps(pond.stream("s")) == list(range(3_000, 9_000))
         assert next(pond.stream("s").read())["_offset"][0].as_py() == 3_000
+
+
+@pytest.mark.embedded
+def test_what_no_group_was_given_is_not_processed(ponds: Ponds) -> None:
+    with ponds(segment_bytes=64_000) as pond:
+        stream = three_segments(pond)
+        with pond.consumer("s", group="late", start="latest"):
+            assert not drop(pond), "who begins at the end says nothing about what lies before"
+        with pond.consumer("s", group="hasty") as consumer:
+            consumer.seek("latest")
+        assert not drop(pond), "nor does who goes there"
+        assert stream.count() == 9_000
+    with ponds(segment_bytes=64_000) as pond:
+        assert not drop(pond), "nor after a restart"
+        process(pond, "all", 6_000)
+        assert drop(pond), "what one has processed and the others never wanted goes"
+        assert pond.stream("s").count() == 3_000
+        pond.group_desk().reset("s", "all", {0: 6_000}, preview=False)
+        process(pond, "all", 3_000)
+        pond.group_desk().reset("s", "all", {0: 8_000}, preview=False)
+        process(pond, "all", 1_000)
+        pond.log.seal(pond.stream("s").definition.id)
+        pond.log.tend()
+        assert drop(pond), "a group that went back to what it had was given all of it"
+        assert pond.stream("s").count() == 0
+
+
+@pytest.mark.embedded
+def test_positions_of_an_older_generation_say_nothing_about_this_one(ponds: Ponds) -> None:
+    with ponds(segment_bytes=64_000) as pond:
+        stream = three_segments(pond)
+        process(pond, "g", 9_000)
+        stream.truncate()
+        stream.append(pa.RecordBatch.from_pylist(rows(0, 6_000), schema=METERS))
+        pond.log.seal(stream.definition.id)
+        pond.log.tend()
+        assert not drop(pond), "the group has not come to the new generation"
+        assert stream.count() == 6_000
+        process(pond, "g", 6_000)
+        assert drop(pond)
+        assert stream.count() == 0
 
 
 @pytest.mark.embedded

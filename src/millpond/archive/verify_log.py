@@ -1,7 +1,7 @@
 """Verification of the Delta log: every commit file by itself, by the checksum in the next one, and all together.
 
 The commits are played again from the first one; after each, what is live and the boundary must give the number that
-the commit stated (see `state.py`), and no boundary may go back: its offsets would have been given out twice. This covers
+the commit stated (see `state.py`), and no boundary may go back: offsets would have been given out twice. This covers
 versions that only time travel sees, too.
 """
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -389,6 +389,18 @@ class Coordinator:
             return {}
         lows = [group.lows() for group in groups]
         return {s: min(low.get(s, 0) for low in lows) for s in groups[0].halves.heads()}
+
+    def processed(self, stream_id: int, generation: int, starts: Mapping[int, int]) -> dict[int, int]:
+        """Under these offsets some group was given every record from `starts` on, and no group wants one any more. A
+        group that began later, or was moved past records, has not processed what it was never given."""
+        groups = [group for key, group in list(self._groups.items()) if key[0] == stream_id]
+        given = [group.given(generation) for group in groups]
+        found = {}
+        for streamlet, start in starts.items():
+            own = [each[streamlet] for each in given if streamlet in each]
+            if own and len(own) == len(given) and any(each.start <= start for each in own):
+                found[streamlet] = min(each.stop for each in own)
+        return found
 
     def each(self) -> list[Group]:
         """All groups, for who measures them."""

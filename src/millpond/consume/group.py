@@ -30,6 +30,7 @@ from millpond.consume.protocol import (
 from millpond.consume.share import Next, Share
 from millpond.consume.slots import SlotShare
 from millpond.errors import Fenced, TooLarge, TransactionOver
+from millpond.model.offsets import OffsetRange
 from millpond.query import Halves
 from millpond.query.meter import ingest_runs, observe
 from millpond.telemetry import GroupTelemetry, Histogram
@@ -344,6 +345,16 @@ class Group:
             if self._clock.monotonic_seconds() - self._polled_seconds > REST_SECONDS:
                 self._share.rest()
             return {s: self.state.low(s) for s in (*self.state.done, *self.state.marks)}
+
+    def given(self, generation: int) -> dict[int, OffsetRange]:
+        """Per streamlet the offsets of this generation that it was given and is done with, without a gap. A streamlet
+        that is not named has none."""
+        with self._lock:
+            state = self.state
+            if state.generation != generation:
+                return {}
+            lows = {s: state.low(s) for s in (*state.done, *state.marks)}
+            return {s: OffsetRange(state.began.get(s, 0), low) for s, low in lows.items()}
 
     def _observe(self, stage: Histogram, claim: Claim) -> None:
         if claim.ingested is not None:

@@ -71,7 +71,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
 class StoredGroup(msgspec.Struct, frozen=True):
     """A group's state as it is written down. `done`: per streamlet the low mark and the ranges above it; `marks`: per
-    streamlet the mark of each slot."""
+    streamlet the mark of each slot; `began`: see `GroupState`, None if a version wrote it that did not know."""
 
     strategy: Strategy
     by: str | None
@@ -81,11 +81,13 @@ class StoredGroup(msgspec.Struct, frozen=True):
     missed: int = 0
     dead: int = 0
     committed_micros: int | None = None
+    began: dict[int, int] | None = None
 
 
 @dataclass
 class GroupState:
-    """How far one group has come. A streamlet that is in neither mapping is at offset 0."""
+    """How far one group has come. A streamlet that is in neither mapping is at offset 0. `began`: per streamlet the
+    offset from which on it was given everything up to its low mark; 0 if it is not named."""
 
     strategy: Strategy
     by: str | None
@@ -95,6 +97,7 @@ class GroupState:
     missed: int = 0
     dead: int = 0
     committed_micros: int | None = None
+    began: dict[int, int] = field(default_factory=dict)
 
     def apply(self, change: Change, now_micros: int) -> None:
         """One commit's effect; none if it is about an earlier generation."""
@@ -130,6 +133,10 @@ class GroupState:
                 found.done[streamlet] = DoneRanges(offset)
             else:
                 found.marks[streamlet] = np.full(SLOTS, offset, np.int64)
+            # Back to what it was given once, it goes on from there; what it passes over it was never given.
+            began = self.began.get(streamlet, 0)
+            again = generation == self.generation and began <= offset <= self.low(streamlet)
+            found.began[streamlet] = began if again else offset
         return found
 
     def stored(self) -> StoredGroup:
@@ -142,11 +149,12 @@ class GroupState:
             self.missed,
             self.dead,
             self.committed_micros,
+            dict(self.began),
         )
 
     @classmethod
     def of(cls, stored: StoredGroup) -> GroupState:
-        return cls(
+        found = cls(
             stored.strategy,
             stored.by,
             stored.generation,
@@ -156,6 +164,9 @@ class GroupState:
             stored.dead,
             stored.committed_micros,
         )
+        lows = {streamlet: found.low(streamlet) for streamlet in (*found.done, *found.marks)}
+        found.began = lows if stored.began is None else dict(stored.began)
+        return found
 
 
 @lru_cache(maxsize=1_024)

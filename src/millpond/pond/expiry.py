@@ -2,8 +2,9 @@
 
 Reads leave expired records out from the moment they expire, so this only makes room. A stream that is archived drops
 objects and moves its boundary over expired live records by one commit; then the log lets go. One that is never archived
-drops its oldest segments: those that have expired, and those that every consumer group has processed; the log remembers
-where it begins then.
+drops its oldest segments: those that have expired, and those that consumer groups were given and none wants any more;
+the log remembers where it begins then. Nothing else has those records, so what no group was ever given stays: a group
+that begins at the end of a stream says nothing about what lies before.
 
 What goes is on record in `_pond/audit` before it goes (I6). A failure after that leaves everything as it was, and the
 next attempt, which has a record of its own, drops it.
@@ -20,7 +21,7 @@ from millpond.errors import MillpondError
 from millpond.log.engine import LogEngine, SegmentInfo
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange, ranges_between
-from millpond.pond.pins import Processed
+from millpond.pond.pins import Given
 from millpond.pond.settling import Settling
 from millpond.query import Halves
 from millpond.wire.status import DropState
@@ -40,9 +41,9 @@ Record = Callable[[str, str], None]
 class Expiry:
     """One stream's drops. Thread-safe; takes turns with its settling."""
 
-    def __init__(self, halves: Halves, settling: Settling, clock: Clock, record: Record, processed: Processed) -> None:
+    def __init__(self, halves: Halves, settling: Settling, clock: Clock, record: Record, given: Given) -> None:
         self._halves, self._settling, self._clock = halves, settling, clock
-        self._record, self._processed = record, processed
+        self._record, self._given = record, given
         self._look_at = float("-inf")
         self.state = DropState()
 
@@ -62,10 +63,12 @@ class Expiry:
 
     def drop(self) -> bool:
         """Let go of what can go now; whether there was anything."""
-        definition = self._halves.definition
-        if definition.ttl_seconds is None and definition.settle is not None:
+        if not _loses(self._halves.definition):
             return False
         with self._settling.alone:
+            definition = self._halves.definition  # of the generation that stays while this is held
+            if not _loses(definition):
+                return False
             try:
                 dropped = self._drop_live(definition) if definition.settle is None else self._drop(definition)
             except MillpondError as error:
@@ -94,7 +97,7 @@ class Expiry:
         if not going:
             return False
         if live:
-            log.release(definition.id, archive.snapshot().boundary)
+            log.release(definition.id, archive.snapshot().boundary, generation=definition.generation)
         rows = sum(map(len, live.values())) + going[0].rows
         self.state = self.state.dropped(rows, size + going[0].bytes, len(going[0].objects), self._clock.now_micros())
         return True
@@ -103,24 +106,34 @@ class Expiry:
         """Of a stream that is never archived."""
         log = self._halves.log
         cutoff = definition.cutoff_micros(self._clock.now_micros())
-        processed = self._processed(definition.id)
+        generation, starts = definition.generation, log.starts(definition.id)
+        processed = self._given(definition.id, generation, starts)
+        early = False  # whether something goes that has not expired
 
         def gone(info: SegmentInfo) -> bool:
+            nonlocal early
             if cutoff is not None and info.last_ingest_micros < cutoff:
                 return True
             # One that still grows is not worth a record: it may be the next moment's.
-            done = 0 if processed is None else processed.get(info.streamlet, 0)
-            return info.state != "active" and info.offsets.stop <= done
+            done = info.state != "active" and info.offsets.stop <= processed.get(info.streamlet, 0)
+            early = early or done
+            return done
 
-        live, size = _prefix(log, definition, log.starts(definition.id), gone)
+        live, size = _prefix(log, definition, starts, gone)
         if not live:
             return False
-        action = "expire" if processed is None else "processed"
-        self._record(action, _detail(definition, live, size, ExpiredObjects(), cutoff))
-        self._halves.note_dropped(live, cutoff if cutoff is not None and processed is None else _NEVER)
-        log.release(definition.id, {streamlet: offsets.stop for streamlet, offsets in live.items()})
+        self._record("processed" if early else "expire", _detail(definition, live, size, ExpiredObjects(), cutoff))
+        self._halves.note_dropped(live, _NEVER if early or cutoff is None else cutoff)
+        log.release(
+            definition.id, {streamlet: offsets.stop for streamlet, offsets in live.items()}, generation=generation
+        )
         self.state = self.state.dropped(sum(map(len, live.values())), size, 0, self._clock.now_micros())
         return True
+
+
+def _loses(definition: StreamDefinition) -> bool:
+    """Whether such a stream ever drops something."""
+    return definition.ttl_seconds is not None or definition.settle is None
 
 
 def _prefix(

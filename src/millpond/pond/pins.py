@@ -18,6 +18,9 @@ from millpond.settings import Settings
 
 # What every consumer group of a stream has processed, per streamlet; None if it has no groups.
 Processed = Callable[[int], Mapping[int, int] | None]
+# The same for records that have no other home: by stream, generation and where its streamlets begin, up to where they
+# were given to some group and are wanted by none.
+Given = Callable[[int, int, Mapping[int, int]], Mapping[int, int]]
 # Of the memory quota; beyond, room for what is live comes first.
 SHARE_MAX = 0.5
 

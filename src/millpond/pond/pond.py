@@ -238,6 +238,7 @@ class Pond(ConsumerFace, WithFiles):
             self.staging,
             self._audit,
             self._processed,
+            lambda *asked: self.coordinator.processed(*asked),
         )
 
     def _finish_drops(self) -> None:

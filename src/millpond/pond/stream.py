@@ -28,7 +28,7 @@ from millpond.pond.bulk import StreamBulk
 from millpond.pond.direct_way import DirectWay
 from millpond.pond.expiry import Expiry
 from millpond.pond.loading import Loading
-from millpond.pond.pins import Pins, Processed
+from millpond.pond.pins import Given, Pins, Processed
 from millpond.pond.settling import Settling
 from millpond.pond.staging import Staging
 from millpond.pond.truncating import plan
@@ -58,6 +58,7 @@ class Stream:
         staging: Staging,
         record: Callable[[str, str, str], None],
         processed: Processed,
+        given: Given,
     ) -> None:
         self._definition: StreamDefinition | None = definition
         self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
@@ -72,7 +73,7 @@ class Stream:
         loading = Loading(lambda: self.definition, archive, clock, settings)
         self.bulk = StreamBulk(self, loading, staging, lambda rows: self._prepare(rows, "", None, None))
         self.expiry = Expiry(
-            self.halves, self.settling, clock, lambda action, detail: record(action, self._name, detail), processed
+            self.halves, self.settling, clock, lambda action, detail: record(action, self._name, detail), given
         )
 
     def __repr__(self) -> str:
