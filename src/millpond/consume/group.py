@@ -39,6 +39,8 @@ from millpond.telemetry import GroupTelemetry, Histogram
 REASONS_KEPT = 256
 # Deliveries that a member may hold. Over it, somebody reads and forgets to commit.
 CLAIMS_MAX = 10_000
+# Each is looked at by whatever is asked of its group.
+MEMBERS_MAX = 1_000
 # What is decoded for a group that nobody polls is let go of after this.
 REST_SECONDS = 5.0
 
@@ -72,16 +74,29 @@ class Group:
 
     def join(self, asked: Join, epoch: int) -> Member:
         """A new member; whoever had its name is expelled."""
-        with self._lock:
+        with self._settled:
             self._expire()
-            for other in [m for m in self._members.values() if m.member.instance == asked.instance]:
+            while (other := self._settled_as(asked.instance)) is not None:
                 self._expel(other, f"another consumer joined as {asked.instance!r}", died=False)
             stream_id, name = self.key
+            if len(self._members) >= MEMBERS_MAX:
+                raise TooLarge(
+                    f"group {name!r} of {self.stream} has {MEMBERS_MAX:,} members",
+                    hint="close() consumers that are done; those that died are members until their lease is over",
+                )
             member = Member(self.stream, stream_id, name, asked.instance, epoch)
             state = MemberState(member, asked, self._clock.monotonic_seconds())
             self._members[epoch] = state
             self._share.joined(state)
             return member
+
+    def _settled_as(self, instance: str) -> MemberState | None:
+        """Who has this name, once none of its commits is under way: the commit decides what it gives back."""
+        while True:
+            found = next((m for m in self._members.values() if m.member.instance == instance), None)
+            if found is None or found.committing is None:
+                return found
+            self._settled.wait()
 
     def _member(self, member: Member) -> MemberState:
         """The member, heard of just now; `Fenced` if it is none."""
@@ -127,9 +142,9 @@ class Group:
 
     def leave(self, member: Member) -> None:
         """See `GroupDesk`."""
-        with self._lock:
-            found = self._members.get(member.epoch)
-            if found is not None and found.member.instance == member.instance:
+        with self._settled:
+            found = self._settled_as(member.instance)
+            if found is not None and found.epoch == member.epoch:
                 self._expel(found, "it left", died=False)
 
     # Handing out.
@@ -243,18 +258,23 @@ class Group:
         """The commit that was begun is durable; None: it is not, and never will be."""
         with self._settled:
             state.committing = None
-            if change is not None:
-                self.state.apply(change, self._clock.now_micros())
-                self.telemetry.commits.add()
-                if number:
-                    state.settled(number, committed=True)
-                state.finish(cuts)
-                self._share.committed(state, change)
-                state.seen_seconds = self._clock.monotonic_seconds()
-                for cut in cuts:
-                    if cut.whole:
-                        self._observe(self.telemetry.processed, cut.claim)
-            self._settled.notify_all()
+            try:
+                if change is not None:
+                    self._committed(state, number, cuts, change)
+            finally:
+                self._settled.notify_all()
+
+    def _committed(self, state: MemberState, number: int, cuts: Sequence[Cut], change: Change) -> None:
+        self.state.apply(change, self._clock.now_micros())
+        self.telemetry.commits.add()
+        if number:
+            state.settled(number, committed=True)
+        state.finish(cuts)
+        self._share.committed(state, change)
+        state.seen_seconds = self._clock.monotonic_seconds()
+        for cut in cuts:
+            if cut.whole:
+                self._observe(self.telemetry.processed, cut.claim)
 
     def abort(self, member: Member, number: int) -> Outcome:
         """See `GroupDesk`."""

@@ -135,7 +135,7 @@ class MemberState:
         """They are committed."""
         for cut in cuts:
             if cut.whole:
-                del self.claims[cut.claim.number]
+                self.claims.pop(cut.claim.number, None)
             else:
                 cut.claim.start, cut.claim.missed = cut.stop, 0
 
