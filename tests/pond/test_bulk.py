@@ -13,7 +13,15 @@ import pytest
 import millpond
 from millpond.archive.load import ROW_BITS, Load, LoadWriter
 from millpond.client.bulk_tasks import load_rows
-from millpond.errors import Backpressure, Fenced, InvalidRecord, InvalidValue, TransactionOver
+from millpond.errors import (
+    Backpressure,
+    Fenced,
+    InvalidInput,
+    InvalidRecord,
+    InvalidValue,
+    SettleFailed,
+    TransactionOver,
+)
 from millpond.model.stored_definition import decode_definition
 from millpond.model.units import Seconds
 from millpond.pond.loading import LEASE_SECONDS
@@ -98,6 +106,21 @@ def test_a_commit_that_is_made_again_appends_nothing(stream: millpond.Stream, po
     stream.bulk.stage("anew", rows(0, 10))
     assert stream.bulk.commit_staged(["anew"], producer="spark/q", sequence=7).duplicate
     assert numbers(stream) == list(range(10))
+
+
+def test_stages_of_which_the_stream_keeps_nothing_do_not_matter(pond: millpond.Pond) -> None:
+    stream = pond.create_stream("sifted", SCHEMA, keep="n >= 5")
+    stream.bulk.stage("none", rows(0, 3))
+    stream.bulk.stage("some", rows(3, 8))
+    ack = stream.bulk.commit_staged(["none", "some"], producer="spark/q", sequence=1)
+    assert sum(map(len, ack.ranges.values())) == 3
+    assert stream.bulk.commit_staged(["none", "some"], producer="spark/q", sequence=1).duplicate
+    stream.bulk.stage("empty", rows(0, 3))
+    for _ in range(2):  # the answer may be lost, and is then asked for again
+        assert stream.bulk.commit_staged(["empty"], producer="spark/q", sequence=2).ranges == {}
+    stream.bulk.stage("more", rows(8, 9))
+    assert not stream.bulk.commit_staged(["more"], producer="spark/q", sequence=3).duplicate
+    assert numbers(stream) == [5, 6, 7, 8]
 
 
 def test_records_that_do_not_fit_are_refused_when_they_are_staged(stream: millpond.Stream) -> None:
@@ -275,6 +298,39 @@ def test_a_lost_answer_is_given_again_also_after_a_restart(pond_dir: Path) -> No
         with pytest.raises(Fenced):
             stream.bulk.commit_load(left.load, unfinished)
         assert numbers(stream) == list(range(5))
+
+
+def test_parts_of_a_report_outlast_a_disk_that_fails_for_a_moment(
+    stream: millpond.Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticket = begin(stream)
+    first, last = (write(ticket, task, rows(task * 5, task * 5 + 5)) for task in range(2))
+    loading, load = stream.bulk.loading, ticket.load
+    assert loading.commit(load.id, load.version, first, 0, 2) is None
+    with monkeypatch.context() as broken:
+
+        def fail(*_: object) -> None:
+            raise SettleFailed("the disk failed", hint="try again")
+
+        broken.setattr(stream.archive, "commit_load", fail)
+        with pytest.raises(SettleFailed):
+            loading.commit(load.id, load.version, last, 1, 2)
+    done = loading.commit(load.id, load.version, last, 1, 2)
+    assert done is not None
+    assert done.rows == 10
+    assert numbers(stream) == list(range(10))
+
+
+def test_a_report_that_is_refused_is_forgotten(stream: millpond.Stream) -> None:
+    ticket = begin(stream)
+    good, other = (write(ticket, task, rows(task * 5, task * 5 + 5)) for task in range(2))
+    loading, load = stream.bulk.loading, ticket.load
+    assert loading.commit(load.id, load.version, good, 0, 2) is None
+    with pytest.raises(InvalidInput, match="twice"):
+        loading.commit(load.id, load.version, good, 1, 2)
+    assert loading.commit(load.id, load.version, other, 1, 2) is None, "part 0 is to come again"
+    assert loading.commit(load.id, load.version, good, 0, 2) is not None
+    assert numbers(stream) == list(range(10))
 
 
 def test_a_stream_that_is_not_archived_cannot_be_loaded(pond: millpond.Pond) -> None:

@@ -10,6 +10,10 @@ import pytest
 
 import millpond
 from millpond.errors import InvalidInput, InvalidRecord, InvalidSchema
+from millpond.pond.desk import PondDesk
+from millpond.pond.gate import SecretGate
+from millpond.wire.access import ANYONE, EVERYTHING
+from millpond.wire.group_requests import CommitTransaction
 from tests.pond.conftest import Ponds
 
 SENT = pa.schema([("vid", pa.string()), ("secret", pa.string()), ("temp", pa.float64())])
@@ -147,3 +151,37 @@ def test_what_was_left_out_is_counted(ponds: Ponds) -> None:
         with pond.transaction() as transaction:
             transaction.append("s", rows(5.0, -5.0))
         assert stream.count() == 2
+
+
+def test_a_transaction_of_which_nothing_is_kept_happens_all_the_same(ponds: Ponds) -> None:
+    with ponds() as pond:
+        source = pond.create_stream("in", SENT)
+        kept = pond.create_stream("s", SENT, keep="temp > 0")
+        other = pond.create_stream("other", SENT)
+        source.append(rows(1.0))
+        with pond.consumer("in", group="g") as consumer:
+            assert sum(batch.num_rows for batch in consumer.poll(timeout="5s")) == 1
+            with consumer.transaction() as transaction:
+                transaction.append("s", rows(-1.0, -2.0))
+            source.append(rows(2.0))
+            assert sum(batch.num_rows for batch in consumer.poll(timeout="5s")) == 1
+            with consumer.transaction() as transaction:
+                transaction.append("s", rows(-1.0))
+                transaction.append("other", rows(3.0))
+        assert pond.group_desk().group("in", "g").lag == {0: 0}
+        with pond.transaction() as free:
+            free.append("s", rows(-1.0))
+        assert [ack.ranges for ack in free.acks] == [{}]
+        with pond.transaction() as free:
+            free.append("s", rows(-1.0))
+            free.append("other", rows(4.0))
+        assert (kept.count(), sorted(other.scan()["temp"].to_pylist())) == (0, [3.0, 4.0])
+
+
+@pytest.mark.embedded
+def test_a_transaction_of_which_nothing_is_kept_is_answered_again(pond: millpond.Pond) -> None:
+    pond.create_stream("s", SENT, keep="temp > 0").bulk.stage("t/0", rows(-1.0))
+    desk = PondDesk(pond, SecretGate("for-tests-only", EVERYTHING))
+    request = CommitTransaction(stages=("t/0",), streams=("s",), producer="transaction-1", sequence=1)
+    for _ in range(2):  # the answer may be lost, and is then asked for again
+        assert [ack.ranges for ack in desk.call(ANYONE, request)] == [{}]

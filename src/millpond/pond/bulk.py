@@ -63,8 +63,9 @@ class StreamBulk:
             raise InvalidValue(
                 f"records of another stream are staged for {definition.name}", hint="commit each stream's own stages"
             )
-        appends = self._staging.take(stages)
+        appends = [append for append in self._staging.take(stages) if append.parts]
         if not appends:
+            # The stream's filter left nothing. The stages stay for who asks again: there is no other memory of them.
             return Ack({}, definition.durability)
         acks = log.append_together(appends, durability=definition.durability, producer=producer, sequence=sequence or 0)
         self._staging.forget(stages)

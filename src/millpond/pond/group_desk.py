@@ -116,7 +116,8 @@ class GroupRequests:
             if known is not None:
                 return _again(streams, stream, known)
         acks = self._pond.group_desk().append_all(outputs, request.producer, request.sequence)
-        self._pond.staging.forget(request.stages)
+        if any(ack.ranges for ack in acks):  # else there is no other memory of it, for who asks again
+            self._pond.staging.forget(request.stages)
         return acks
 
     def _staged(self, caller: Caller, stages: Sequence[str]) -> StagedOutputs:

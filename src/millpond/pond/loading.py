@@ -87,6 +87,8 @@ class Loading:
         try:
             whole = pa.concat_tables([current.reports[at] for at in sorted(current.reports)])
             done = self._archive.commit_load(current.load, whole)
+        except Unavailable:
+            raise  # the last part is sent again, and the others are still needed
         except BaseException:
             current.reports.clear()
             raise
