@@ -42,8 +42,8 @@ from millpond.consume.protocol import (
     Receipt,
     Wanted,
 )
-from millpond.consume.transaction import Transaction
-from millpond.errors import Backpressure, Fenced, InvalidInput, InvalidValue, MillpondError
+from millpond.consume.transaction import Transaction, roll_back
+from millpond.errors import Backpressure, Fenced, InvalidInput, InvalidValue, MillpondError, TransactionOver
 from millpond.model.schema import OFFSET
 from millpond.model.units import Duration, Size, parse_bytes, parse_seconds
 
@@ -81,6 +81,7 @@ class Consumer:
         self._desk, self._asked = desk, asked
         self._fetched: deque[_Held] = deque()
         self._iterated: dict[int, Done] = {}
+        self._piece: Done | None = None  # what `process` works on
         self._owed: dict[int, Done] = {}  # committed without waiting, not sent yet
         self._owed_since = 0.0
         self._number = 0  # of the last commit or abort
@@ -157,10 +158,11 @@ class Consumer:
                 return
             wait = 0.0
             size -= held.batch.nbytes
-            for record in held.batch.slice(held.at).to_pylist():
-                if held.at >= held.batch.num_rows or rows == 0:
-                    break  # it was given back, or is enough
-                held.at += 1
+            at = held.at
+            for record in held.batch.slice(at).to_pylist():
+                if rows == 0 or held.at != at or not self._fetched or self._fetched[0] is not held:
+                    break  # it is enough, or the rest was given back meanwhile, or iterated by another poll
+                at = held.at = at + 1
                 rows -= 1
                 self._count(held, None if held.at == held.batch.num_rows else record[OFFSET] + 1)
                 yield record
@@ -202,14 +204,29 @@ class Consumer:
             self._member = self._desk.join(self._asked)
         return self._member
 
+    def next_piece(self, max_records: int, timeout: Duration | None) -> pa.RecordBatch | None:
+        """As the first batch of a poll, but nothing covers it except `commit_piece`: no `close` that comes from
+        elsewhere while it is being worked on."""
+        rows = _bound(max_records)
+        held = self._next(rows, FETCH_BYTES, _seconds(timeout))
+        if held is None:
+            return None
+        batch, stop = held.take(rows)
+        self._piece = self._passed(held, stop)
+        return batch
+
     def _count(self, held: _Held, stop: int | None) -> None:
+        done = self._passed(held, stop)
+        self._iterated[done.number] = done
+
+    def _passed(self, held: _Held, stop: int | None) -> Done:
         receipt = held.receipt
-        if receipt.number not in self._iterated:
+        if self._receipt is not receipt:
             self._missed += receipt.missed
-        self._iterated[receipt.number] = Done(receipt.number, stop)
         self._receipt = receipt
         if stop is None:
             self._fetched.popleft()
+        return Done(receipt.number, stop)
 
     # Committing.
 
@@ -254,11 +271,15 @@ class Consumer:
         return self._send(self._next_commit(dead), outputs)
 
     def commit_piece(self, stop: int | None, outputs: Outputs | None, dead: tuple[Failed, ...] = ()) -> Outcome:
-        """Commit the batch that was iterated last, up to an offset; None: all that was iterated of it."""
-        assert self._receipt is not None
-        iterated = self._iterated[self._receipt.number]
-        done = iterated if stop is None else Done(iterated.number, stop)
-        return self._send(Commit(self._number + 1, (done,), dead), outputs)
+        """Commit what `next_piece` gave, up to an offset; None: all of it."""
+        piece = self._piece
+        if piece is None:
+            raise Fenced(f"{self!r} has given back what it was working on", hint="throw away what was done; poll again")
+        done = piece if stop is None else Done(piece.number, stop)
+        outcome = self._send(Commit(self._number + 1, (done,), dead), outputs)
+        if stop is None:
+            self._piece = None
+        return outcome
 
     def outputs(self) -> Outputs:
         """Where outputs are collected that `commit_piece` and `commit_with` take."""
@@ -269,15 +290,24 @@ class Consumer:
         """Whether it is not known what became of the last commit. It is asked again before anything new."""
         return self._unresolved is not None
 
+    def doubts(self, outputs: Outputs) -> bool:
+        """Whether it is the commit of these outputs that is in doubt."""
+        return self._unresolved is not None and self._unresolved[1] is outputs
+
     def _send(self, commit: Commit, outputs: Outputs | None) -> Outcome:
+        doubted = self._unresolved is not None
         self._unresolved = (commit, outputs)
         try:
             outcome = self._desk.commit(self._joined(), commit, outputs)
         except Fenced:
             self._forget()
             raise
-        except (InvalidInput, Backpressure):
-            self._unresolved = None  # refused: nothing of it happened
+        except (InvalidInput, Backpressure) as error:
+            # Refused: nothing of it happened. But what may have arrived once is only over if that is what is said, and
+            # a number that was sent is never used for anything else.
+            if not doubted or isinstance(error, TransactionOver):
+                self._unresolved = None
+                self._number = commit.number
             raise
         # Anything else leaves open what happened: it is asked again, word for word, before anything new.
         self._unresolved = None
@@ -288,8 +318,15 @@ class Consumer:
         return outcome
 
     def _resolve(self) -> None:
-        if self._unresolved is not None:
+        """Find out what became of a commit that is in doubt."""
+        if self._unresolved is None:
+            return
+        try:
             self._send(*self._unresolved)
+        except MillpondError:
+            if not self.in_doubt and self._member is not None:
+                roll_back(self)  # it never happened: what it was made of comes again
+            raise
 
     def transaction(self) -> Transaction:
         """Outputs to any number of streams and the position behind everything iterated so far, together or not at all:
@@ -305,22 +342,28 @@ class Consumer:
 
     def abort(self) -> None:
         """Forget what was iterated and not committed: it is delivered again."""
-        if self._unresolved is None:
-            self._send_owed()
+        self._drop()
         try:
-            if self._unresolved is not None:
+            if self._unresolved is None:
+                self._send_owed()
+                number = self._number + 1
+            else:
                 # It may have happened; if not, it never will.
                 number = self._unresolved[0].number
-            else:
-                number = self._number + 1
             self._desk.abort(self._joined(), number)
             self._number = number
-            self._fetched.clear()
-            self._iterated.clear()
             self._unresolved = None
-        except MillpondError:
+        except BaseException:
             self._forget()  # to join anew gives everything back, whatever went wrong
             raise
+
+    def rewind(self) -> None:
+        """Be where the group's position is, with nothing in doubt and nothing owed."""
+        self._resolve()
+        if self._iterated or self._piece is not None:
+            self.abort()
+        else:
+            self._send_owed()
 
     def process(
         self,
@@ -335,7 +378,8 @@ class Consumer:
         `function(batch, tx)`, whose outputs are committed with it. Ends when nothing came for `timeout` (None: never).
 
         A batch that raises is tried `attempts` times, then taken apart to find the records that do; such a record goes
-        to the stream `<stream>/dead`, with the reason, and the group goes on.
+        to the stream `<stream>/dead`, with the reason, and the group goes on. What was iterated before and is not
+        committed is this function's too. If this raises (the disk is full, say), whatever is not committed comes again.
         """
         return process(self, function, attempts, max_records, timeout, transaction)
 
@@ -346,8 +390,7 @@ class Consumer:
         of the group are expelled and go on from there too."""
         self._resolve()
         change = self._desk.seek(self._joined(), plain_place(to))
-        self._fetched.clear()
-        self._iterated.clear()
+        self._drop()
         self._owed.clear()
         return change
 
@@ -374,9 +417,14 @@ class Consumer:
         self._member = None
         self._number = 0
         self._unresolved = None
+        self._drop()
+        self._owed.clear()
+
+    def _drop(self) -> None:
+        """Forget what it was given and is not committed."""
         self._fetched.clear()
         self._iterated.clear()
-        self._owed.clear()
+        self._piece = None
 
     def close(self, *, commit: bool = True) -> None:
         """Leave the group. Commits what was iterated first, unless told not to; the rest is given back at once. May be

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from millpond.consume.protocol import Failed, Outputs
+from millpond.consume.transaction import roll_back
 from millpond.errors import Fenced, InvalidValue
 from millpond.model.schema import OFFSET
 from millpond.model.units import Duration
@@ -57,16 +58,21 @@ def process(
     if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
         raise InvalidValue(f"attempts={attempts!r}", hint="1 or more")
     done = Processed()
-    consumer.commit()  # what was iterated before is not this function's business
-    while True:
-        batch = next(iter(consumer.poll(max_records=max_records, timeout=timeout)), None)
-        if batch is None:
-            return done
-        try:
-            _Piece(consumer, function, attempts, transaction, done).run(batch)
-        except Fenced as error:
-            # Others have it now; nothing of it was committed here. What comes next is the next thing to do.
-            logger.info("%s", error.message)
+    try:
+        consumer.rewind()
+        while True:
+            batch = consumer.next_piece(max_records, timeout)
+            if batch is None:
+                return done
+            try:
+                _Piece(consumer, function, attempts, transaction, done).run(batch)
+            except Fenced as error:
+                # Others have it now; nothing of it was committed here. What comes next is the next thing to do.
+                logger.info("%s", error.message)
+    except BaseException:
+        # What is not committed must never be taken for processed by what the consumer does next.
+        roll_back(consumer)
+        raise
 
 
 class _Piece:

@@ -44,18 +44,14 @@ class Transaction:
         try:
             self.outcome = self._consumer.commit_with(self._outputs)
         except MillpondError:
-            if not self._consumer.in_doubt:
+            if not self._consumer.doubts(self._outputs):
                 self._roll_back()
             raise
         self._outputs.discard()
 
     def _roll_back(self) -> None:
         self._outputs.discard()
-        try:
-            self._consumer.abort()
-        except MillpondError as failure:
-            # What went wrong first is what the caller hears of; the consumer joins anew, which gives everything back.
-            logger.info("a transaction was given up, and so was its consumer's membership: %s", failure.message)
+        roll_back(self._consumer)
 
 
 class OutputTransaction:
@@ -85,6 +81,15 @@ class OutputTransaction:
                 self.acks = self._desk.append_all(self._outputs, self._producer, 1)
         finally:
             self._outputs.discard()
+
+
+def roll_back(consumer: Consumer) -> None:
+    """As `abort`, where something else went wrong first: that is what the caller hears of."""
+    try:
+        consumer.abort()
+    except MillpondError as failure:
+        # It joins anew, which gives everything back.
+        logger.info("a transaction was given up, and so was its consumer's membership: %s", failure.message)
 
 
 def _check_open(over: bool) -> None:
