@@ -14,7 +14,7 @@ import millpond
 from millpond.flight import FlightDoor
 from millpond.pond.desk import PondDesk
 from millpond.pond.gate import SecretGate
-from millpond.wire.access import EVERYTHING
+from millpond.wire.access import EVERYTHING, Grant
 from millpond.wire.tls import Tls
 from tests.spark.conftest import readings
 from tests.spark.streaming import Reading
@@ -41,6 +41,25 @@ def test_a_served_pond_is_read_with_a_token(
     meters.settle()
     reading.run(token=SECRET, group="billing")
     assert reading.numbers == list(range(360))
+
+
+def test_a_group_that_the_token_may_not_move_is_told_before_the_query_begins(
+    spark: SparkSession, pond: millpond.Pond, meters: millpond.Stream, tmp_path: Path
+) -> None:
+    door = FlightDoor(PondDesk(pond, SecretGate(SECRET, Grant("grid", frozenset(["read"])))))
+    try:
+        reading = Reading(spark, f"grpc://127.0.0.1:{door.port}", "grid/meters", tmp_path / "checkpoint")
+        for _ in range(2):  # whether the group is there or not
+            with pytest.raises(PySparkException, match="'billing' of grid/meters cannot follow") as refused:
+                reading.run(token=SECRET, group="billing")
+            assert 'leave out the option "group"' in str(refused.value)
+            assert reading.batches == {}
+            with pond.consumer("grid/meters", group="billing"):
+                pass
+        reading.run(token=SECRET)
+        assert reading.numbers == list(range(350))
+    finally:
+        door.close()
 
 
 def test_a_token_is_not_shown(

@@ -2,7 +2,8 @@
 
 The truth is the query's checkpoint; the group follows it, behind each batch that Spark has committed. Nobody else may
 work in such a group: consumers of it would be thrown to wherever the query is. The group has no members, so nothing
-expires and nothing need be renewed while a batch takes its time.
+expires and nothing need be renewed while a batch takes its time. Moving a group from outside takes the right to
+administrate the stream, which is asked for before the query begins.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 
 from millpond.consume.face import ConsumerFace
 from millpond.consume.protocol import GroupDesk, GroupSpec, Join
-from millpond.errors import GroupConflict, GroupNotFound, InvalidValue
+from millpond.errors import Forbidden, GroupConflict, GroupNotFound, InvalidValue
 
 _INSTANCE = "spark"
 
@@ -24,6 +25,7 @@ class GroupPosition:
             raise InvalidValue(f"group {group!r}: this pond has no consumer groups", hint="leave the option out")
         self._desk: GroupDesk = pond.group_desk()
         self._stream, self._group = stream, group
+        self._check_may_move()
         try:
             self._check_free()
         except GroupNotFound:
@@ -41,6 +43,19 @@ class GroupPosition:
         """Everything before these offsets is processed."""
         self.make(to)
         self._desk.reset(self._stream, self._group, dict(to), preview=False)
+
+    def _check_may_move(self) -> None:
+        """The first commit comes when a batch is done: too late to hear that it is not allowed."""
+        try:
+            self._desk.reset(self._stream, self._group, "earliest", preview=True)
+        except GroupNotFound:
+            return  # the right was looked at before
+        except Forbidden as error:
+            raise Forbidden(
+                f"group {self._group!r} of {self._stream} cannot follow the query: {error.message}",
+                hint=f"give the query a token with the rights to read and to admin {self._stream}, or leave out the "
+                'option "group": the checkpoint says where the query is without it',
+            ) from error
 
     def _check_free(self) -> None:
         status = self._desk.group(self._stream, self._group)
