@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from millpond.consume import coordinator
 from millpond.consume import group as groups
 from millpond.consume.protocol import Commit, Done, GroupSpec, Join, Member, Wanted
-from millpond.errors import Fenced, TooLarge
-from tests.consume.conftest import IN, OUT, consumer, rows, taken
+from millpond.errors import DiskFull, Fenced, TooLarge
+from tests.consume.conftest import IN, OUT, SCHEMA, consumer, rows, taken
 
 SECONDS_MAX = 30.0
 
@@ -141,3 +142,118 @@ def test_a_group_has_so_many_members_and_no_more(pond: Any, monkeypatch: pytest.
     join("a")
     with pytest.raises(Fenced):
         desk.renew(first)
+
+
+@pytest.fixture
+def truncated_meanwhile(pond: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream is truncated, and has new records, while "latest" is looked for: once."""
+    real = coordinator.place
+
+    def place(halves: Any, to: Any) -> dict[int, int]:
+        found = real(halves, to)
+        if to == "latest":
+            monkeypatch.undo()
+            pond.stream(IN).truncate()
+            pond.groups()  # all follow
+            pond.stream(IN).append(rows(0, 5))
+        return found
+
+    monkeypatch.setattr(coordinator, "place", place)
+
+
+@pytest.mark.usefixtures("truncated_meanwhile")
+def test_a_group_is_moved_to_a_place_of_the_generation_that_it_is_in(pond: Any) -> None:
+    pond.stream(IN).append(rows(0, 100))
+    mine = consumer(pond)
+    taken(mine, max_records=1)
+    change = pond.group(IN, "g").reset("latest", preview=False)
+    assert sum(change.after.values()) == 5
+    pond.stream(IN).append(rows(5, 8))
+    assert sorted(taken(consumer(pond, "b"))) == [5, 6, 7]
+
+
+@pytest.mark.usefixtures("truncated_meanwhile")
+def test_a_group_is_made_at_a_place_of_the_generation_that_it_is_in(pond: Any) -> None:
+    pond.stream(IN).append(rows(0, 100))
+    mine = consumer(pond, start="latest")
+    assert taken(mine) == []
+    status = pond.group(IN, "g").status()
+    assert (status.generation, sum(status.positions.values())) == (2, 5)
+    pond.stream(IN).append(rows(5, 8))
+    assert sorted(taken(mine)) == [5, 6, 7]
+
+
+def test_what_a_group_did_before_a_truncation_pins_nothing_after_it(pond: Any) -> None:
+    stream = pond.stream(IN)
+    stream.append(rows(0, 100))
+    with consumer(pond) as mine:
+        taken(mine)
+    assert sum(pond.coordinator.pins(stream.definition.id).values()) == 100
+    stream.truncate()
+    stream.append(rows(0, 50))
+    assert set(pond.coordinator.pins(stream.definition.id).values()) == {0}
+    with consumer(pond) as mine:
+        assert len(taken(mine)) == 50
+    assert sum(pond.coordinator.pins(stream.definition.id).values()) == 50
+
+
+def test_epochs_that_are_reserved_while_positions_are_written_together_are_given_once(
+    reopen: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pond = reopen()
+    pond.create_stream(IN, SCHEMA)
+    consumer(pond)
+    desk = pond.group_desk()
+    desk._epoch = desk._reserved  # all that are reserved were given
+    write, compacting = desk._write_rows, []
+
+    def write_and_compact(given: Any) -> Any:
+        ack = write(given)
+        monkeypatch.undo()
+        compacting.append(Asked(desk.compact))
+        while compacting[0].is_alive() and not desk._gate._alone:
+            pass
+        return ack
+
+    monkeypatch.setattr(desk, "_write_rows", write_and_compact)
+    member = desk.join(Join(GroupSpec(IN, "g"), "a"))
+    compacting[0].result()
+    assert reopen().group_desk().join(Join(GroupSpec(IN, "g"), "a")).epoch > member.epoch
+
+
+def test_a_commit_stands_though_positions_cannot_be_written_together(
+    pond: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*given: Any, **named: Any) -> Any:
+        raise DiskFull("the disk is full", hint="make room")
+
+    pond.stream(IN).append(rows(0, 9))
+    mine, desk = consumer(pond), pond.group_desk()
+    with monkeypatch.context() as patch:
+        patch.setattr(coordinator, "COMPACT_RECORDS", 0)
+        patch.setattr(desk._log, "append", full)
+        for _ in range(8):
+            taken(mine, max_records=1)
+            assert mine.commit().committed
+    assert 1 < caplog.text.count("positions could not be written together") < 8
+    seen = taken(mine)
+    with mine.transaction() as tx:
+        tx.append(OUT, rows(0, len(seen)))
+    assert (len(seen), pond.stream(OUT).count(), sum(mine.lag().values())) == (1, 1, 0)
+
+
+def test_nobody_changes_where_a_group_stands_while_it_is_written_down(
+    pond: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a group passes over moves it without a commit, so that the gate is not enough."""
+    consumer(pond)
+    (group,) = pond.coordinator.each()
+    real, locked = groups.group_row, []
+
+    def row(key: Any, state: Any) -> Any:
+        locked.append(group._lock.locked())
+        return real(key, state)
+
+    monkeypatch.setattr(groups, "group_row", row)
+    pond.coordinator.compact()
+    assert locked == [True]

@@ -77,9 +77,9 @@ class Connection:
             timeout_seconds=self.timeout_seconds,
         )
 
-    def ask(self, request: Call, kind: Any) -> Any:
-        """The answer, of the kind that the request's class names."""
-        if request.right in (None, "read"):
+    def ask(self, request: Call, kind: Any, *, once: bool = False) -> Any:
+        """The answer, of the kind that the request's class names. `once`: whoever asks must know of every attempt."""
+        if request.right in (None, "read") and not once:
             answer = self._twice(lambda: self.link.call(request))
         else:
             answer = self.link.call(request, LONG_SECONDS if isinstance(request, LONG) else None)

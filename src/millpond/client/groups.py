@@ -3,6 +3,10 @@
 Everything may be asked again when there was no answer, because the node can tell: a poll says what arrived of the one
 before, a commit and an abort have numbers, a join under a name takes the place of the one before. So a consumer
 outlives a node that is away for a while.
+
+A commit of which one attempt was not answered may have happened. From then on it is over only when the node says what
+became of its number: that it is committed, or never will be (`Fenced`, `TransactionOver`). Any other refusal (the node
+is busy, the right is gone) is of the attempt, not of the commit.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -30,7 +35,7 @@ from millpond.consume.protocol import (
     Replayed,
     Wanted,
 )
-from millpond.errors import InvalidValue, PondClosed, Unavailable
+from millpond.errors import Backpressure, Fenced, InvalidInput, InvalidValue, TransactionOver, Unavailable
 from millpond.log.engine import Ack
 from millpond.wire import group_requests as ask
 
@@ -81,7 +86,8 @@ class RemoteGroupDesk:
         while True:
             left = max(0.0, until - time.monotonic())
             waiting = min(left, ask.POLL_SECONDS_MAX)
-            found: list[Delivery] = self._again(lambda: self._poll(member, wanted, waiting))  # noqa: B023
+            attempt = partial(self._poll, member, wanted, waiting)
+            found: list[Delivery] = self._of(member, partial(self._again, attempt))
             if found or left <= ask.POLL_SECONDS_MAX:
                 return found
 
@@ -116,29 +122,42 @@ class RemoteGroupDesk:
             dead=commit.dead,
             stages=tuple(_staged(outputs).stages) if outputs is not None else (),
         )
-        outcome: Outcome = self._ask(request, Outcome)
+        outcome: Outcome = self._of(member, lambda: self._settle(request, Outcome))
         return outcome
 
     def abort(self, member: Member, number: int) -> Outcome:
         """See `GroupDesk`."""
-        outcome: Outcome = self._ask(ask.AbortGroup(**_who(member), number=number), Outcome)
+        request = ask.AbortGroup(**_who(member), number=number)
+        outcome: Outcome = self._of(member, lambda: self._ask(request, Outcome))
         return outcome
 
     def renew(self, member: Member) -> None:
         """See `GroupDesk`."""
-        self._connection.ask(ask.RenewMember(**_who(member)), None)
+        self._of(member, lambda: self._connection.ask(ask.RenewMember(**_who(member)), None))
 
     def leave(self, member: Member) -> None:
         """See `GroupDesk`. A node that is away finds out by the lease."""
-        with self._lock:
-            self._arrived.pop(member.epoch, None)
+        self._forget(member)
         with contextlib.suppress(Unavailable):
             self._connection.ask(ask.LeaveGroup(**_who(member)), None)
 
     def seek(self, member: Member, to: Place) -> GroupChange:
         """See `GroupDesk`."""
-        change: GroupChange = self._ask(ask.SeekGroup(**_who(member), to=to), GroupChange)
+        request = ask.SeekGroup(**_who(member), to=to)
+        change: GroupChange = self._of(member, lambda: self._ask(request, GroupChange))
         return change
+
+    def _of(self, member: Member, question: Callable[[], Any]) -> Any:
+        """Ask for a member. One that is none any more never will be again."""
+        try:
+            return question()
+        except Fenced:
+            self._forget(member)
+            raise
+
+    def _forget(self, member: Member) -> None:
+        with self._lock:
+            self._arrived.pop(member.epoch, None)
 
     # Transactions.
 
@@ -154,7 +173,7 @@ class RemoteGroupDesk:
         request = ask.CommitTransaction(
             stages=tuple(staged.stages), streams=tuple(staged.streams), producer=producer, sequence=sequence
         )
-        return tuple(self._ask(request, list[Ack]))
+        return tuple(self._settle(request, list[Ack]))
 
     # Looking after groups.
 
@@ -195,12 +214,32 @@ class RemoteGroupDesk:
         while True:
             try:
                 return question()
-            except PondClosed:
+            except Unavailable:
                 if self._connection.closed or time.monotonic() > until:
                     raise
+            time.sleep(_PAUSE_SECONDS)
+
+    def _settle(self, request: Any, kind: Any) -> Any:
+        """Ask for what has a number. `Unavailable`: it may have happened."""
+        until = time.monotonic() + AGAIN_SECONDS
+        doubted = False
+        while True:
+            try:
+                return self._connection.ask(request, kind, once=True)
             except Unavailable:
-                if time.monotonic() > until:
+                if self._connection.closed or time.monotonic() > until:
                     raise
+                doubted = True
+            except (Fenced, TransactionOver):
+                raise
+            except (InvalidInput, Backpressure) as error:
+                if not doubted:
+                    raise
+                if not isinstance(error, Backpressure) or time.monotonic() > until:
+                    raise Unavailable(
+                        f"it is not known what became of a commit: {error.message}",
+                        hint="a consumer asks again before anything new; its abort() gives up what did not happen",
+                    ) from error
             time.sleep(_PAUSE_SECONDS)
 
 
