@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from millpond.client.pond import RemotePond
 from millpond.consume.protocol import Commit, Done, GroupSpec, Join, Wanted
-from millpond.errors import Fenced, Forbidden, GroupConflict, GroupNotFound, InvalidRecord, TransactionOver
+from millpond.errors import (
+    Fenced,
+    Forbidden,
+    GroupConflict,
+    GroupNotFound,
+    InvalidRecord,
+    MillpondError,
+    TooManyRequests,
+    TransactionOver,
+    Unavailable,
+)
+from millpond.pond.desk import PondDesk
+from millpond.wire import group_requests as ask
 from millpond.wire.access import Grant
 from tests.client.conftest import Served
 
@@ -183,3 +196,115 @@ def test_a_consumer_outlives_its_node(served: Served, pond: RemotePond) -> None:
         served.stop()
         served.start()
         assert [n for batch in consumer.poll(timeout="2s") for n in batch["n"].to_pylist()] == list(range(4, 10))
+
+
+# When answers to commits are lost, and what is answered next is about something else.
+
+BUSY = TooManyRequests("too many calls", hint="later")
+NO_RIGHT = Forbidden("no right", hint="ask for it")
+
+
+class Node:
+    """What the node does with one commit after the other: True is to act and lose the answer, an error is to refuse."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.plan: list[bool | MillpondError] = []
+        self.commits = 0
+        real = PondDesk.call
+
+        def call(desk: PondDesk, caller: Any, request: Any) -> Any:
+            if not isinstance(request, ask.CommitGroup | ask.CommitTransaction):
+                return real(desk, caller, request)
+            self.commits += 1
+            step = self.plan.pop(0) if self.plan else False
+            if isinstance(step, MillpondError):
+                raise step
+            answer = real(desk, caller, request)
+            if step:
+                raise Unavailable("the answer is lost", hint="ask again")
+            return answer
+
+        monkeypatch.setattr(PondDesk, "call", call)
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(monkeypatch)
+
+
+def test_a_busy_node_is_asked_again_for_a_commit_that_may_have_happened(pond: RemotePond, node: Node) -> None:
+    fill(pond, 10, streamlets=1)
+    pond.create_stream("out", SCHEMA)
+    node.plan = [True, BUSY, BUSY]
+    with pond.consumer("in", group="g") as consumer:
+        for batch in consumer.poll(max_records=10, timeout="2s"):
+            with consumer.transaction() as transaction:
+                transaction.append("out", batch.select(["key", "n"]))
+            assert transaction.outcome is not None
+            assert transaction.outcome.duplicate
+        assert consumer.lag() == {0: 0}
+    assert node.commits == 4
+    assert numbers(pond, "out") == list(range(10))
+
+
+def test_a_commit_that_may_have_happened_is_not_over_when_an_attempt_is_refused(pond: RemotePond, node: Node) -> None:
+    """What came of it was once taken for nothing: the transaction after it had its number, and was lost."""
+    fill(pond, 10, streamlets=1)
+    pond.create_stream("out", SCHEMA)
+    node.plan = [True, NO_RIGHT, NO_RIGHT]
+    with pond.consumer("in", group="g") as consumer:
+        first = next(consumer.poll(max_records=5, timeout="2s"))
+        with (
+            pytest.raises(Unavailable, match="not known what became of a commit: no right"),
+            consumer.transaction() as tx,
+        ):
+            tx.append("out", first.select(["key", "n"]))
+        with pytest.raises(Forbidden):
+            consumer.commit()
+        assert consumer.in_doubt
+        second = next(consumer.poll(max_records=5, timeout="2s"))
+        with consumer.transaction() as tx:
+            tx.append("out", second.select(["key", "n"]))
+        assert not consumer.in_doubt
+        assert consumer.lag() == {0: 0}
+    assert numbers(pond, "out") == list(range(10))
+
+
+def test_a_commit_that_is_refused_at_once_has_not_happened(pond: RemotePond, node: Node) -> None:
+    fill(pond, 10, streamlets=1)
+    node.plan = [BUSY]
+    with pond.consumer("in", group="g") as consumer:
+        assert sum(batch.num_rows for batch in consumer.poll(timeout="2s")) == 10
+        with pytest.raises(TooManyRequests):
+            consumer.commit()
+        assert not consumer.in_doubt
+        consumer.commit()
+        assert consumer.lag() == {0: 0}
+    assert node.commits == 2
+
+
+def test_outputs_that_may_have_been_appended_are_asked_for_until_that_is_known(pond: RemotePond, node: Node) -> None:
+    pond.create_stream("out", SCHEMA)
+    node.plan = [True, BUSY]
+    with pond.transaction() as transaction:
+        transaction.append("out", {"key": "k", "n": 1})
+    assert [ack.duplicate for ack in transaction.acks] == [True]
+    node.plan = [True, NO_RIGHT]
+    with pytest.raises(Unavailable, match="no right"), pond.transaction() as transaction:
+        transaction.append("out", {"key": "k", "n": 2})
+    assert numbers(pond, "out") == [1, 2]
+
+
+def test_members_that_are_gone_are_forgotten(pond: RemotePond) -> None:
+    fill(pond, 10, streamlets=1)
+    desk = pond.group_desk()
+    joined = [desk.join(Join(GroupSpec("in", "g"), "same")) for _ in range(4)]
+    acts: list[Callable[[Any], object]] = [
+        lambda member: desk.poll(member, Wanted()),
+        lambda member: desk.abort(member, 1),
+        lambda member: desk.renew(member),
+    ]
+    for member, act in zip(joined, acts, strict=False):
+        with pytest.raises(Fenced):
+            act(member)
+    assert set(desk._arrived) == {joined[-1].epoch}
