@@ -10,6 +10,7 @@ sequential, so a position never outlives the records before it, and one that is 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -68,6 +69,8 @@ from millpond.log.engine import Ack, LogEngine, StreamAppend
 from millpond.model.offsets import ranges_between
 from millpond.model.schema import OFFSET
 
+logger = logging.getLogger(__name__)
+
 # Epochs are reserved so many at a time, with one synced record.
 EPOCHS_AT_ONCE = 1_000
 # Positions are written together again after so many records, or as many as there are groups, whichever is more.
@@ -89,6 +92,7 @@ class Coordinator:
         fold = Fold.replay(_records(log))
         self._epoch = self._reserved = fold.epochs
         self._written = sum(log.heads(POSITIONS.id).values()) - sum(log.starts(POSITIONS.id).values())
+        self._compact_failed = 0  # so many were written when writing them together failed last
         by_id = {stream.definition.id: stream for stream in known}
         # Groups of streams that are gone are gone with them.
         self._groups = {
@@ -121,21 +125,23 @@ class Coordinator:
         return stream
 
     def _make(self, stream: ConsumedStream, asked: Join) -> Group:
-        spec = asked.spec
-        positions = place(stream.halves, spec.start)
-        definition = stream.definition
-        key = (definition.id, spec.group)
-        with self._gate.alone():
-            found = self._groups.get(key)
-            if found is None:
+        spec, halves = asked.spec, stream.halves
+        key = (stream.definition.id, spec.group)
+        while True:
+            generation = halves.generation
+            positions = place(halves, spec.start)
+            with self._gate.alone():
+                found = self._groups.get(key)
+                if found is not None:
+                    return found
                 if len(self._groups) >= GROUPS_MAX:
                     raise TooLarge(f"the pond has {GROUPS_MAX:,} consumer groups", hint="delete some that are not used")
-                state = GroupState(spec.strategy, spec.by, definition.generation).moved(
-                    positions, definition.generation
-                )
-                self._write_rows([group_row(key, state)])
-                found = self._groups[key] = Group(key, stream.name, stream.halves, state, self._clock)
-            return found
+                if generation == halves.generation == stream.definition.generation:
+                    state = GroupState(spec.strategy, spec.by, generation).moved(positions, generation)
+                    self._write_rows([group_row(key, state)])
+                    found = self._groups[key] = Group(key, stream.name, halves, state, self._clock)
+                    return found
+            time.sleep(TRUNCATING_SECONDS)  # these offsets may be of two generations
 
     def _next_epoch(self) -> int:
         with self._lock:
@@ -157,14 +163,16 @@ class Coordinator:
 
     def _current(self, group: Group) -> Group:
         """The group; if its stream was truncated since, at the start of the new generation."""
-        definition = group.halves.definition
-        if definition.generation != group.generation:
+        while group.halves.definition.generation != group.generation:
             with self._gate.alone():
-                if definition.generation != group.generation:
-                    state = group.state.moved(place(group.halves, "earliest"), definition.generation)
+                generation = group.halves.definition.generation
+                positions = place(group.halves, "earliest")
+                if generation != group.generation and generation == group.halves.generation:
+                    state = group.state.moved(positions, generation)
                     self._write_rows([group_row(group.key, state)])
-                    reason = f"{group.stream} was truncated; this is generation {definition.generation}"
-                    group.move(state, reason)
+                    group.move(state, f"{group.stream} was truncated; this is generation {generation}")
+                    return group
+            time.sleep(TRUNCATING_SECONDS)  # it is being truncated again
         return group
 
     def renew(self, member: Member) -> None:
@@ -344,17 +352,22 @@ class Coordinator:
         return self._move(group, to, False, member)
 
     def _move(self, group: Group, to: Place, preview: bool, keep: Member | None) -> GroupChange:
-        positions = place(group.halves, to)
-        with self._gate.alone():
-            if group.key not in self._groups:
-                raise GroupNotFound(f"group {group.key[1]!r} was deleted meanwhile", hint="a consumer makes it anew")
-            expelled = group.instances(keep)
-            change = _change(group, positions, preview, expelled)
-            if not preview:
-                state = group.state.moved(positions, group.generation)
-                self._write_rows([group_row(group.key, state)])
-                group.move(state, f"the group was moved to {plain_place(to)}", keep)
-        return change
+        while True:
+            generation = self._current(group).generation
+            positions = place(group.halves, to)
+            with self._gate.alone():
+                if group.key not in self._groups:
+                    raise GroupNotFound(
+                        f"group {group.key[1]!r} was deleted meanwhile", hint="a consumer makes it anew"
+                    )
+                if generation == group.generation == group.halves.generation:
+                    change = _change(group, positions, preview, group.instances(keep))
+                    if not preview:
+                        state = group.state.moved(positions, generation)
+                        self._write_rows([group_row(group.key, state)])
+                        group.move(state, f"the group was moved to {plain_place(to)}", keep)
+                    return change
+            time.sleep(TRUNCATING_SECONDS)  # these offsets may be of two generations
 
     def delete(self, stream: str, group: str, *, preview: bool = False) -> GroupChange:
         """See `GroupDesk`."""
@@ -383,12 +396,15 @@ class Coordinator:
     # For those who keep memory small, and who measure.
 
     def pins(self, stream_id: int) -> dict[int, int]:
-        """Under these offsets no group of the stream wants anything any more; empty: it has no groups."""
+        """Under these offsets no group of the stream wants anything any more; empty: it has no groups. A group that has
+        not followed a truncation yet wants everything."""
         groups = [group for key, group in list(self._groups.items()) if key[0] == stream_id]
         if not groups:
             return {}
-        lows = [group.lows() for group in groups]
-        return {s: min(low.get(s, 0) for low in lows) for s in groups[0].halves.heads()}
+        halves = groups[0].halves
+        generation = halves.generation
+        lows = [group.lows(generation) for group in groups]
+        return {s: min(low.get(s, 0) for low in lows) for s in halves.heads()}
 
     def processed(self, stream_id: int, generation: int, starts: Mapping[int, int]) -> dict[int, int]:
         """Under these offsets some group was given every record from `starts` on, and no group wants one any more. A
@@ -416,18 +432,22 @@ class Coordinator:
         return ack
 
     def _compact_if_due(self) -> None:
-        if self._written > max(COMPACT_RECORDS, 2 * len(self._groups)):
-            self.compact()
+        """Called by who has committed: what goes wrong here is no answer to that, and is tried again later."""
+        if self._written - self._compact_failed > max(COMPACT_RECORDS, 2 * len(self._groups)):
+            try:
+                self.compact()
+            except Exception:
+                self._compact_failed = self._written
+                logger.warning("positions could not be written together; trying again later", exc_info=True)
 
     def compact(self) -> None:
         """Write down where all groups stand, and let go of the records before."""
-        with self._gate.alone():
-            rows = [epochs_row(self._reserved)]
-            rows += [group_row(key, group.state) for key, group in self._groups.items()]
+        with self._gate.alone(), self._lock:  # no epochs are reserved meanwhile: that record would be let go of
+            rows = [epochs_row(self._reserved), *(group.row() for group in self._groups.values())]
             ack = self._write_rows(rows)
             (start,) = (offsets.start for offsets in ack.ranges.values())
             self._log.release(POSITIONS.id, {0: start})
-            self._written = len(rows)
+            self._written, self._compact_failed = len(rows), 0
 
 
 def _records(log: LogEngine) -> Iterable[pa.RecordBatch]:

@@ -24,6 +24,8 @@ class FifoShare:
         self._halves, self._state = halves, state
         self._reading = threading.Lock()
         self._fresh: dict[int, Cursor] = {}
+        # Nothing behind these was handed out but by `_fresh`.
+        self._ends = {streamlet: done.end for streamlet, done in state.done.items()}
         self._suspects = Suspects()
         self._turn = 0
         # Adding to it and taking from it are single steps of the interpreter: `take` does without the group's lock.
@@ -75,7 +77,7 @@ class FifoShare:
         for streamlet in in_turn(self._turn, self._halves.definition):
             cursor = self._fresh.get(streamlet)
             if cursor is None:
-                at = self._state.done[streamlet].end if streamlet in self._state.done else 0
+                at = self._ends.get(streamlet, 0)
                 cursor = self._fresh[streamlet] = Cursor(self._halves, self._state.generation, streamlet, at)
             try:
                 taken = cursor.take(rows, size, heads)
@@ -122,8 +124,7 @@ class FifoShare:
 
     def reached(self, member: MemberState) -> dict[int, int]:
         del member
-        found = {streamlet: done.end for streamlet, done in list(self._state.done.items())}
-        return found | {streamlet: cursor.at for streamlet, cursor in list(self._fresh.items())}
+        return self._ends | {streamlet: cursor.at for streamlet, cursor in list(self._fresh.items())}
 
     def slots_of(self, member: MemberState) -> int:
         del member

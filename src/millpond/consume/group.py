@@ -15,7 +15,7 @@ from millpond.clock import Clock
 from millpond.consume.cursor import Cursor, Heads
 from millpond.consume.fifo import FifoShare
 from millpond.consume.member import Claim, Cut, MemberState
-from millpond.consume.positions import Change, GroupState, Key
+from millpond.consume.positions import Change, GroupState, Key, group_row
 from millpond.consume.protocol import (
     Commit,
     Delivery,
@@ -358,12 +358,19 @@ class Group:
             self._share.slots_of(state),
         )
 
-    def lows(self) -> dict[int, int]:
-        """Under these offsets everything is done; a streamlet that is not named has nothing done."""
+    def row(self) -> tuple[str, Key, bytes]:
+        """Where it stands, as a record."""
+        with self._lock:
+            return group_row(self.key, self.state)
+
+    def lows(self, generation: int) -> dict[int, int]:
+        """Under these offsets of a generation everything is done; a streamlet that is not named has nothing done."""
         with self._lock:
             self._expire()
             if self._clock.monotonic_seconds() - self._polled_seconds > REST_SECONDS:
                 self._share.rest()
+            if self.state.generation != generation:
+                return {}
             return {s: self.state.low(s) for s in (*self.state.done, *self.state.marks)}
 
     def given(self, generation: int) -> dict[int, OffsetRange]:

@@ -116,6 +116,13 @@ class SlotShare:
             found = self._handed.setdefault(streamlet, self._state.marks_of(streamlet).copy())
         return found
 
+    def _handed_now(self, streamlet: int) -> Marks:
+        """The same, for who has no lock: nothing is added."""
+        found = self._handed.get(streamlet)
+        if found is None:
+            found = self._state.marks.get(streamlet)
+        return np.zeros(SLOTS, np.int64) if found is None else found
+
     # What a member gets.
 
     def take(self, member: MemberState, rows: int, size: int, heads: Heads) -> Next | None:
@@ -147,7 +154,7 @@ class SlotShare:
         known = member.cursors.get(streamlet)
         if known is not None and known[0] == version:
             return known[1], known[1].select
-        handed = self._handed_of(streamlet).copy()
+        handed = self._handed_now(streamlet).copy()
         start = int(handed[mine].min())
         even = mine.all() and int(handed.max()) == start
         select = None if even else Select(self._by, mine, handed)
