@@ -24,7 +24,7 @@ from millpond.consume.checks import checked_join, place, plain_place
 from millpond.consume.dead import DEAD_SCHEMA, bury, dead_name, replay
 from millpond.consume.gate import Gate
 from millpond.consume.group import Group
-from millpond.consume.member import Cut, MemberState, producer_of
+from millpond.consume.member import Cut, MemberState, number_taken, producer_of
 from millpond.consume.outputs import Buffered, buffered, strongest
 from millpond.consume.positions import (
     POSITIONS,
@@ -278,6 +278,8 @@ class Coordinator:
             durabilities += outputs.durabilities
         who = {"producer": state.producer, "sequence": commit.number} if commit.number else {}
         acks = self._log.append_together(appends, durability=strongest(durabilities), **who)  # type: ignore[arg-type]
+        if commit.number and acks[0].duplicate and not state.again:
+            raise number_taken(state.member, commit.number)
         self._written += 1
         return acks[len(acks) - len(outputs.appends) :] if outputs is not None else []
 

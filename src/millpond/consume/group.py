@@ -7,12 +7,13 @@ its epoch (I7), whatever its own clock says.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 from millpond.clock import Clock
-from millpond.consume.cursor import Cursor, Heads
+from millpond.consume.cursor import Cursor, Heads, Taken
 from millpond.consume.fifo import FifoShare
 from millpond.consume.member import Claim, Cut, MemberState
 from millpond.consume.positions import Change, GroupState, Key, group_row
@@ -34,6 +35,8 @@ from millpond.model.offsets import OffsetRange
 from millpond.query import Halves
 from millpond.query.meter import ingest_runs, observe
 from millpond.telemetry import GroupTelemetry, Histogram
+
+logger = logging.getLogger(__name__)
 
 # Why members were expelled is told to so many of them.
 REASONS_KEPT = 256
@@ -154,25 +157,33 @@ class Group:
         with self._lock:
             state, share = self._member(member), self._share
             self._polled_seconds = state.seen_seconds
-            lost = [] if wanted.after is None else [c for n, c in state.claims.items() if n > wanted.after]
-        if lost:
-            return [self._again(claim) for claim in lost], {}
-        found: list[Delivery] = []
+        with share.reading(state):
+            found = self._lost(state, share, wanted.after)
+            if not found:
+                self._take(state, share, wanted, found)
+            return found, {} if found else share.reached(state)
+
+    def _take(self, state: MemberState, share: Share, wanted: Wanted, found: list[Delivery]) -> None:
+        """Claim what comes next, and add it to what was found."""
         heads = _once(self.halves.heads)
         rows, size = wanted.max_records, wanted.max_bytes
-        with share.reading(state):
-            while rows > 0 and size > 0 and share is self._share:
+        while rows > 0 and size > 0 and share is self._share:
+            try:
                 taken = share.take(state, rows, size, heads)
-                if taken is None:
-                    break
-                delivery = self._claim(state, share, taken)
-                if delivery is not None:
-                    found.append(delivery)
-                    rows -= delivery.batch.num_rows
-                    if rows > 0:
-                        size -= delivery.batch.nbytes
-            beyond = {} if found else share.reached(state)
-        return found, beyond
+                delivery = None if taken is None else self._claim(state, share, taken)
+            except Exception as error:
+                if not found or isinstance(error, Fenced):
+                    raise
+                # What is claimed reaches its member. The next poll comes to the same place.
+                logger.warning("%s: group %s: a poll ends early", self.stream, self.key[1], exc_info=True)
+                return
+            if taken is None:
+                return
+            if delivery is not None:
+                found.append(delivery)
+                rows -= delivery.batch.num_rows
+                if rows > 0:
+                    size -= delivery.batch.nbytes
 
     def _claim(self, state: MemberState, share: Share, taken: Next) -> Delivery | None:
         """Make what was taken the member's, if it still may have it; None if there are no records in it."""
@@ -219,13 +230,31 @@ class Group:
             claim.number, claim.streamlet, claim.start, claim.stop, self.generation, claim.tries, claim.missed
         )
 
-    def _again(self, claim: Claim) -> Delivery:
-        """A delivery whose answer was lost."""
-        cursor = Cursor(self.halves, self.generation, claim.streamlet, claim.start, select=claim.select, end=claim.stop)
+    def _lost(self, state: MemberState, share: Share, after: int | None) -> list[Delivery]:
+        """Deliveries whose answer was lost. Polls of one member take turns, so that two which say the same of what
+        arrived are given the same."""
+        with self._lock:
+            lost = [] if after is None else [claim for number, claim in state.claims.items() if number > after]
+            generation = self.generation
+        again = (self._again(state, share, claim, generation) for claim in lost)
+        return [delivery for delivery in again if delivery is not None]
+
+    def _again(self, state: MemberState, share: Share, claim: Claim, generation: int) -> Delivery | None:
+        """What is left of a delivery; None if all of it has expired, which passes it over."""
+        start, stop = claim.start, claim.stop
+        cursor = Cursor(self.halves, generation, claim.streamlet, start, select=claim.select, end=stop)
         taken = cursor.take(claim.rows, 2**62, self.halves.heads)
-        assert taken is not None
-        assert taken.batch is not None
-        return Delivery(self._receipt(claim), taken.batch)
+        batch, missed = (None, 0) if taken is None else (taken.batch, taken.missed)
+        with self._lock:
+            if state.claims.get(claim.number) is not claim:
+                return None  # it was given back or committed meanwhile
+            claim.missed = max(claim.missed, missed)
+            if batch is None:
+                del state.claims[claim.number]
+                share.passed(state, Next(claim.streamlet, Taken(None, start, stop, claim.missed), slots=claim.slots))
+                return None
+            claim.rows = batch.num_rows
+            return Delivery(self._receipt(claim), batch)
 
     # Numbers.
 
@@ -236,6 +265,7 @@ class Group:
             state = self._idle(member)
             known = state.outcome(commit.number) if commit.number else None
             if known is True:
+                state.check_same(commit)
                 return Outcome(commit.number, committed=True, duplicate=True)
             if known is False:
                 raise TransactionOver(
@@ -244,6 +274,8 @@ class Group:
             cuts = state.cuts(commit.done, in_order=self.state.strategy != "fifo")
             change = self._share.change(state, cuts)
             state.committing = commit.number
+            if commit.number:
+                state.again, state.tried = state.tried == commit, commit
             return state, cuts, change
 
     def _idle(self, member: Member) -> MemberState:
@@ -268,7 +300,7 @@ class Group:
         self.state.apply(change, self._clock.now_micros())
         self.telemetry.commits.add()
         if number:
-            state.settled(number, committed=True)
+            state.settled(number, committed=True, what=state.tried)
         state.finish(cuts)
         self._share.committed(state, change)
         state.seen_seconds = self._clock.monotonic_seconds()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.consume.cursor import Cursor, Select
-from millpond.consume.protocol import Done, Join, Member
+from millpond.consume.protocol import Commit, Done, Join, Member
 from millpond.errors import InvalidValue, TransactionOver
 
 # Retries are of the last number; a few more for answers that come late.
@@ -49,7 +49,8 @@ class Cut:
 
 @dataclass(eq=False)
 class MemberState:
-    """`last`: the newest number that has an outcome; `committing`: the one that is on its way."""
+    """`last`: the newest number that has an outcome; `committing`: the one that is on its way; `tried`: the commit that
+    was begun last, and `again` whether it had been begun before."""
 
     member: Member
     asked: Join
@@ -58,7 +59,9 @@ class MemberState:
     handed: int = 0
     last: int = 0
     committing: int | None = None
-    outcomes: OrderedDict[int, bool] = field(default_factory=OrderedDict)
+    tried: Commit | None = None
+    again: bool = False
+    outcomes: OrderedDict[int, tuple[bool, int]] = field(default_factory=OrderedDict)  # with a hash of what it was
     cursors: dict[int, tuple[int, Cursor]] = field(default_factory=dict)  # with the version they were opened in
     turn: int = 0
     version: int = 0  # of its share: goes up whenever it changes
@@ -73,10 +76,10 @@ class MemberState:
         """Under this name its commits are remembered by the log."""
         return producer_of(self.member)
 
-    def settled(self, number: int, committed: bool) -> None:
+    def settled(self, number: int, committed: bool, what: Commit | None = None) -> None:
         """A number has its outcome, for good."""
         self.last = max(self.last, number)
-        self.outcomes[number] = committed
+        self.outcomes[number] = (committed, hash(what))
         while len(self.outcomes) > OUTCOMES_KEPT:
             self.outcomes.popitem(last=False)
 
@@ -86,13 +89,18 @@ class MemberState:
         if number < 1:
             raise InvalidValue(f"number {number}", hint="a member's commits and aborts are numbered from 1")
         if number in self.outcomes:
-            return self.outcomes[number]
+            return self.outcomes[number][0]
         if number < self.last:
             raise TransactionOver(
                 f"number {number} of {self.member.instance!r} comes after {self.last}",
                 hint="numbers go upwards; take the next one",
             )
         return None
+
+    def check_same(self, commit: Commit) -> None:
+        """`TransactionOver` if what was committed under this number is something else."""
+        if self.outcomes[commit.number][1] != hash(commit):
+            raise number_taken(self.member, commit.number)
 
     def cuts(self, done: Sequence[Done], in_order: bool) -> list[Cut]:
         """The claims that a commit covers, checked. `in_order`: of each streamlet without a gap, from its first on."""
@@ -138,6 +146,14 @@ class MemberState:
                 self.claims.pop(cut.claim.number, None)
             else:
                 cut.claim.start, cut.claim.missed = cut.stop, 0
+
+
+def number_taken(member: Member, number: int) -> TransactionOver:
+    """A number that another commit has: to call that a repetition would lose what this one is about."""
+    return TransactionOver(
+        f"number {number} of {member.instance!r} was committed before, with something else",
+        hint="numbers go upwards; take the next one, or join again",
+    )
 
 
 def producer_of(member: Member) -> str:

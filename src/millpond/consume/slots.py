@@ -180,6 +180,8 @@ class SlotShare:
         if all(claim.streamlet != found.streamlet for claim in member.claims.values()):
             marks = self._state.marks_of(found.streamlet)
             np.maximum(marks, stop, out=marks, where=mask)
+        if not np.array_equal(self._owner, self._target):
+            self._move()
 
     # What a commit does.
 
