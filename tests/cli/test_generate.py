@@ -66,7 +66,8 @@ def test_counters_are_asked_for_their_rate_and_gauges_for_their_value(promql: st
 def test_the_dashboard_shows_every_topic_and_its_panels_do_not_overlap(millpond: Commands) -> None:
     made = json.loads(millpond("generate", "grafana-dashboard").out)
     rows = [panel["title"] for panel in made["panels"] if panel["type"] == "row"]
-    assert rows == ["Ingest", "Durability", "Live and settled", "Reading and latency", "Doors", "Process"]
+    topics = ["Ingest", "Durability", "Live and settled", "Reading and latency", "Consumer groups", "Doors", "Process"]
+    assert rows == topics
     cells: set[tuple[int, int]] = set()
     for panel in made["panels"]:
         place = panel["gridPos"]

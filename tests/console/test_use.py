@@ -101,7 +101,7 @@ def test_every_control_has_a_name_and_every_page_its_landmarks(used: Served, ope
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
     for landmark in ("banner", "main", "contentinfo"):
         expect(page.get_by_role(landmark)).to_have_count(1)  # type: ignore[arg-type]
-    expect(page.get_by_role("navigation", name="Pages").get_by_role("link")).to_have_count(4)
+    expect(page.get_by_role("navigation", name="Pages").get_by_role("link")).to_have_count(5)
     expect(page.locator("nav [aria-current=page]")).to_have_count(1)
     unnamed = """[...document.querySelectorAll("button, a, input, textarea, select, [role=region]")]
         .filter((node) => !node.closest("[hidden]") && !(node.getAttribute("aria-label") || node.labels?.length

@@ -198,7 +198,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "cps",
             (
                 Query(
-                    _sum("millpond_group_dead_records_total", _STREAM, "stream, group"), "dead: {{stream}} {{group}}"
+                    _rate("millpond_group_dead_records_total", _STREAM, "stream, group"), "dead: {{stream}} {{group}}"
                 ),
                 Query(_rate("millpond_group_missed_records_total", _STREAM, "group"), "missed: {{group}}"),
             ),
