@@ -161,8 +161,8 @@ def test_few_rows_of_many_bytes_are_fetched_by_tasks(spark: SparkSession, pond: 
     stream.append([{"n": n, "blob": bytes([n]) * 300_000} for n in range(10)])
     door, live = stream.door(), stream.snapshot().live
     narrow = LiveTicket(stream.definition.id, 1, live, ("n",))
-    assert fetch_little(door, narrow)
-    assert fetch_little(door, LiveTicket(stream.definition.id, 1, live, ("n", "blob"))) is None
+    assert fetch_little(door, [narrow])
+    assert fetch_little(door, [LiveTicket(stream.definition.id, 1, live, ("n", "blob"))]) is None
     found = stream.to_spark(spark).selectExpr("n", "length(blob) AS size").collect()
     assert sorted(map(tuple, found)) == [(n, 300_000) for n in range(10)]
 
