@@ -11,6 +11,7 @@ import pytest
 
 import millpond
 from millpond.pond.tokens import TokenGate
+from millpond.serve.group_handlers import GROUP_HANDLERS
 from millpond.serve.handlers import HANDLERS
 from millpond.serve.routes import ROUTES, Route
 from millpond.wire.access import RIGHTS
@@ -71,7 +72,7 @@ def asked(client: httpx.Client, route: Route, headers: dict[str, str], stream: s
 
 
 def test_every_route_has_a_handler() -> None:
-    assert {route.handler for route in ROUTES} == set(HANDLERS)
+    assert {route.handler for route in ROUTES} == {*HANDLERS, *GROUP_HANDLERS}
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
