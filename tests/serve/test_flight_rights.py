@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pyarrow import flight
@@ -67,11 +68,31 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 FIELDS = {"stream": STREAM, "key": "m-1", "segment": "none", "name": "x", "token": "nobody", "preview": True}
+# What some requests cannot be made without, and others do without.
+NEEDED: dict[str, Any] = {
+    "group": "g",
+    "instance": "i",
+    "epoch": 1,
+    "number": 1,
+    "to": "latest",
+    "stages": (),
+    "streams": (),
+    "producer": "p",
+    "sequence": 1,
+    "owner": "o",
+    "load": "l",
+    "version": 0,
+    "report": "",
+    "pipeline": "p",
+    "prefix": "p",
+}
 
 
 def made(kind: type[ask.Request]) -> Any:
     """A request of a kind, that destroys nothing."""
     given = {field: FIELDS[field] for field in kind.__struct_fields__ if field in FIELDS}
+    needed = [field.name for field in msgspec.structs.fields(kind) if field.required and field.name in NEEDED]
+    given |= {name: NEEDED[name] for name in needed}
     if kind is ask.CreateToken:
         given["rights"] = ("own",)
     return kind(**given)
