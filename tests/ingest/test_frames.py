@@ -38,6 +38,13 @@ def test_a_frame_of_objects_is_read_like_dicts_with_nan_as_null(data: st.DataObj
     ponds.assert_same_rows(frame_to_batch(schema, frame), pa.RecordBatch.from_pylist(expected, schema=schema))
 
 
+def test_nan_inside_a_value_stays() -> None:
+    kind = pa.struct([pa.field("x", pa.float32(), nullable=False)])
+    frame = pd.DataFrame({"c": pd.Series([{"x": float("nan")}, None], dtype=object)})
+    first, second = frame_to_batch(pa.schema([("c", kind)]), frame).column(0)
+    assert (str(first["x"].as_py()), second.as_py()) == ("nan", None)
+
+
 @pytest.mark.parametrize(
     ("values", "dtype", "kind", "expected"),
     [

@@ -84,7 +84,7 @@ NEEDED: dict[str, Any] = {
     "version": 0,
     "report": "",
     "pipeline": "p",
-    "prefix": "p",
+    "prefix": "p" * 16,
 }
 
 

@@ -95,7 +95,6 @@ def test_how_long_records_are_kept_is_altered(client: httpx.Client, stream: str)
     assert client.get(f"{stream}/count").json() == {"count": 0}
     assert client.patch(stream, json={"add": "wind double"}).json()["ttl_seconds"] == 1e-06, "as it was"
     assert client.patch(stream, json={"ttl": None}).json()["ttl_seconds"] is None
-    assert client.get(f"{stream}/count").json() == {"count": 2}
     problem(client.patch(stream, json={"ttl": "0s"}), 400, "invalid-value")
     problem(client.patch(stream, json={}), 400, "invalid-value")
 

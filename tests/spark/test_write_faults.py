@@ -38,9 +38,14 @@ def test_a_streaming_copy_is_exact_although_its_driver_is_killed(node: Node, to:
     source = node.pond.create_stream("source", SCHEMA)
     source.append(pa.table({"n": range(10_000), "text": [f"t{n % 10}" for n in range(10_000)]}))
     checkpoint = str(tmp_path / "checkpoint")
-    for kill, least in (("before the commit", 0), ("after the commit", 1), ("after the commit", 2)):
+    had = 0
+    for kill in ("before the commit", "after the commit", "after the commit"):
         assert node.run(to, kill=kill, checkpoint=checkpoint) == -9
         seen = node.numbers()
-        assert len(seen) == len(set(seen)) == 3_000 * least
+        # Killed between our commit and Spark's own, a batch comes again, and may be all that the next driver does.
+        assert len(seen) == len(set(seen))
+        assert had <= len(seen) <= had + (0 if kill == "before the commit" else 3_000)
+        had = len(seen)
+    assert had in (3_000, 6_000)
     assert node.run(to, checkpoint=checkpoint) == 0
     assert node.numbers() == list(range(10_000))

@@ -1,8 +1,9 @@
 """pandas data frames as Arrow: the index is ignored, missing is null.
 
-pandas says "missing" with NaN, so NaN in a frame becomes null, as `pyarrow.Table.from_pandas` has it; whoever means NaN
-appends Arrow or dicts. For the same reason whole floats stand for integers here: a missing value made them floats.
-Values are copied, because a frame can change after it was acknowledged and Arrow would share its memory.
+pandas says "missing" with NaN, so NaN in a cell becomes null, as `pyarrow.Table.from_pandas` has it; whoever means NaN
+appends Arrow or dicts. Inside a list or a struct it stays. For the same reason whole floats stand for integers here: a
+missing value made them floats. Values are copied, because a frame can change after it was acknowledged and Arrow would
+share its memory.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ def _column(field: pa.Field, series: pd.Series[Any]) -> pa.Array | pa.ChunkedArr
     if series.isna().all():
         # Without a value, the type of a column is a guess of pandas.
         return pa.nulls(len(series))
+    if series.dtype == object and pa.types.is_nested(field.type):
+        # What stands inside a value is not the frame's: a NaN there is one.
+        return _from_objects(field, series, None)
     try:
         found = pa.array(series.copy(), from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
