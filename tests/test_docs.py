@@ -229,7 +229,7 @@ def test_every_figure_of_a_status_is_explained(kind: type) -> None:
 
 
 @cache
-def tests_in(path: str) -> frozenset[str]:
+def names_of_tests(path: str) -> frozenset[str]:
     """Functions, and state machines: classes that are a test each."""
     tree = ast.parse((ROOT / path).read_text())
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
@@ -246,7 +246,7 @@ def is_a_test(proof: str) -> bool:
     if not (ROOT / path).exists():
         return False
     if len(names) == 1:
-        return names[0] in tests_in(path)
+        return names[0] in names_of_tests(path)
     if not names[-1].startswith("test_"):
         return False
     module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
