@@ -30,6 +30,7 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._dead: list[tuple[socket.socket, socket.socket]] = []
+        self._silent: list[socket.socket] = []
         self.connections = 0
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
@@ -60,6 +61,8 @@ class Proxy:
                 with self._lock:
                     if (near, far) in self._dead:
                         return
+                    if source in self._silent:
+                        continue
                 if limit is not None and passed + len(data) >= limit:
                     sink.sendall(data[: limit - passed])
                     with self._lock:
@@ -85,6 +88,11 @@ class Proxy:
         with self._lock:
             self._dead += self._open
             self._open = []
+
+    def lose_answers(self) -> None:
+        """Of what comes down on the connections that there are, nothing arrives any more; what goes up does."""
+        with self._lock:
+            self._silent += [far for _, far in self._open]
 
     def cut(self) -> None:
         """Cut every connection that there is."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from millpond.errors import Truncated
@@ -70,3 +72,24 @@ def test_a_producer_goes_over_and_doubles_nothing(served: Served) -> None:
     assert len(found) == len(set(found)), "a record is there twice"
     assert set(range(1_201, 2_000)) <= set(found), "what was appended after the last truncation is missing"
     assert stream.status().generation == 3
+
+
+@pytest.mark.timeout(60)
+def test_what_was_taken_and_truncated_before_its_answer_came_is_acknowledged(served: Served) -> None:
+    """It was safe, and then discarded with the rest: sent again, it is recognised, though it is nowhere any more."""
+    stream = served.pond.create_stream("numbers", NUMBERS)
+    with Proxy(served.port) as proxy:
+        remote = served.connect(proxy.port).stream("numbers")
+        with remote.producer("p", linger="1ms") as producer:
+            producer.append({"n": 0}).result(timeout=30)
+            proxy.lose_answers()
+            unanswered = producer.append({"n": 1})
+            while stream.count() < 2:
+                time.sleep(0.001)
+            stream.truncate()
+            proxy.cut()
+            ack = unanswered.result(timeout=30)
+            assert (ack.ranges, ack.duplicate) == ({}, True)
+            producer.append({"n": 2}).result(timeout=30)
+            assert producer.figures.duplicates == 1
+    assert stream.scan(columns=["n"]).column("n").to_pylist() == [2]

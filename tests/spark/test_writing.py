@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import millpond
 from tests.spark.conftest import session_setting
@@ -133,7 +134,7 @@ def test_a_plan_that_is_read_twice_is_written_once(
 ) -> None:
     """Under adaptive execution, with a shuffle of which Spark decides late how many tasks it has."""
     with session_setting(spark, "spark.sql.adaptive.enabled", "true"):
-        data = frame(spark, 0, 1_000).groupBy("n").agg({"text": "max", "x": "max"})
+        data = frame(spark, 0, 1_000).groupBy("n").agg(F.max("text"), F.max("x"))
         renamed = data.toDF("n", "text", "x").repartition(7)
         write(renamed.union(renamed.where("n < 10")), stream, pond, "archive")
     assert numbers(stream) == sorted([*range(1_000), *range(10)])

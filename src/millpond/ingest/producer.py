@@ -344,7 +344,8 @@ class Producer:
             session.answered += 1
             packet = self._flying.popleft()
             rows = sum(map(len, ack.ranges.values())) + ack.filtered
-            if (ack.duplicate and packet.sends == 1) or rows != packet.rows:
+            discarded = ack.duplicate and not ack.ranges  # by a truncation, after it was taken and before it was said
+            if (ack.duplicate and packet.sends == 1) or (rows != packet.rows and not discarded):
                 error = InvalidValue(
                     f"number {packet.sequence} of producer {self.name!r} was taken by {rows} other records",
                     hint="each producer has a name of its own; leave name out to get one",
