@@ -11,6 +11,7 @@ import pytest
 from pyarrow import flight
 
 from millpond.errors import Forbidden, Unauthenticated
+from millpond.wire import bulk_requests as bulk
 from millpond.wire import group_requests as group
 from millpond.wire import requests as ask
 from millpond.wire.access import RIGHTS
@@ -23,12 +24,12 @@ FIELDS: dict[type, dict[str, Any]] = {
     ask.CreateToken: {"name": "n"},
     ask.RevokeToken: {"token": "n"},
     ask.ReportPipeline: {"name": "n"},
-    ask.CommitStaged: {"stages": ("a",)},
-    ask.ForgetStaged: {"prefix": "0123456789abcdef"},
-    ask.BeginLoad: {"owner": "o"},
-    ask.RenewLoad: {"load": "l"},
-    ask.CommitLoad: {"load": "l", "version": 0, "report": ""},
-    ask.AbortLoad: {"load": "l"},
+    bulk.CommitStaged: {"stages": ("a",)},
+    bulk.ForgetStaged: {"prefix": "0123456789abcdef"},
+    bulk.BeginLoad: {"owner": "o"},
+    bulk.RenewLoad: {"load": "l"},
+    bulk.CommitLoad: {"load": "l", "version": 0, "report": ""},
+    bulk.AbortLoad: {"load": "l"},
     group.JoinGroup: {"group": "g", "instance": "i"},
     group.PollGroup: MEMBER,
     group.CommitGroup: MEMBER | {"number": 1},

@@ -17,7 +17,7 @@ from millpond.archive.load import Load, LoadReport
 from millpond.errors import PondClosed, Unavailable
 from millpond.log.engine import Ack
 from millpond.model.definition import StreamDefinition
-from millpond.wire import requests as ask
+from millpond.wire import bulk_requests as bulk
 from millpond.wire.bulk import LoadTicket
 from millpond.wire.served import Door
 
@@ -47,26 +47,26 @@ class RemoteBulk:
         return self._stream.door()
 
     def commit_staged(self, stages: Sequence[str], *, producer: str = "", sequence: int | None = None) -> Ack:
-        request = ask.CommitStaged(self._stream.name, tuple(stages), producer, sequence, id=self._stream.id)
+        request = bulk.CommitStaged(self._stream.name, tuple(stages), producer, sequence, id=self._stream.id)
         ack: Ack = self._again(request, Ack) if producer else self._connection.ask(request, Ack)
         return ack
 
     def forget_staged(self, prefix: str) -> None:
-        self._connection.ask(ask.ForgetStaged(self._stream.name, prefix, id=self._stream.id), None)
+        self._connection.ask(bulk.ForgetStaged(self._stream.name, prefix, id=self._stream.id), None)
 
     def begin_load(self, owner: str, *, mark: str = "", number: int = 0) -> LoadTicket | None:
-        request = ask.BeginLoad(self._stream.name, owner, mark, number, id=self._stream.id)
+        request = bulk.BeginLoad(self._stream.name, owner, mark, number, id=self._stream.id)
         ticket: LoadTicket | None = self._again(request, LoadTicket | None)
         return ticket
 
     def renew_load(self, load: Load) -> None:
-        self._connection.ask(ask.RenewLoad(self._stream.name, load.id, id=self._stream.id), None)
+        self._connection.ask(bulk.RenewLoad(self._stream.name, load.id, id=self._stream.id), None)
 
     def commit_load(self, load: Load, report: pa.Table) -> LoadReport:
         parts = _parts(report)
         done: LoadReport | None = None
         for number, part in enumerate(parts):
-            request = ask.CommitLoad(
+            request = bulk.CommitLoad(
                 self._stream.name, load.id, load.version, part, number, len(parts), id=self._stream.id
             )
             done = self._again(request, LoadReport | None)
@@ -75,7 +75,7 @@ class RemoteBulk:
         return done
 
     def abort_load(self, load: Load) -> None:
-        self._connection.ask(ask.AbortLoad(self._stream.name, load.id, id=self._stream.id), None)
+        self._connection.ask(bulk.AbortLoad(self._stream.name, load.id, id=self._stream.id), None)
 
     def _again(self, request: Any, kind: Any) -> Any:
         until = time.monotonic() + AGAIN_SECONDS

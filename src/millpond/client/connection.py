@@ -14,8 +14,9 @@ import pyarrow as pa
 from millpond.errors import PondClosed, Unavailable
 from millpond.flight.follower import Follower
 from millpond.flight.link import FlightLink
+from millpond.wire.bulk_requests import CommitLoad, CommitStaged
 from millpond.wire.desk import Batches
-from millpond.wire.requests import Call, CommitLoad, CommitStaged, Drop, Fetch, Read, Settle, Truncate, Vacuum, Verify
+from millpond.wire.requests import Call, Drop, Fetch, Read, Settle, Truncate, Vacuum, Verify
 
 # Work at the node that takes as long as there is data, and how long that may be.
 LONG = (Settle, Verify, Drop, Truncate, Vacuum, CommitLoad, CommitStaged)

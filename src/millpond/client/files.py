@@ -19,6 +19,7 @@ from millpond.errors import Backpressure, NotAFile, Unavailable
 from millpond.files import FileEnd, FileLock, FilePlace
 from millpond.log.engine import Ack
 from millpond.model.schema import OFFSET, RAW_EVENTS
+from millpond.wire import file_requests as file
 from millpond.wire import requests as ask
 from millpond.wire.answers import StreamInfo
 
@@ -42,7 +43,7 @@ class ServedFile:
         return self._stream.name
 
     def place(self, position: int | None) -> FilePlace:
-        found: FilePlace = self._connection.ask(ask.FindPlace(self.name, position, id=self._stream.id), FilePlace)
+        found: FilePlace = self._connection.ask(file.FindPlace(self.name, position, id=self._stream.id), FilePlace)
         return found
 
     def read(self, offset: int, *, follow: bool) -> RemoteReader:
@@ -65,14 +66,14 @@ class ServedFile:
             pause = min(2 * pause, PAUSE_SECONDS_MAX)
 
     def end(self, offset: int | None) -> int:
-        found: FileEnd = self._connection.ask(ask.FindEnd(self.name, offset, id=self._stream.id), FileEnd)
+        found: FileEnd = self._connection.ask(file.FindEnd(self.name, offset, id=self._stream.id), FileEnd)
         return found.position
 
     def lock(self, epoch: int | None = None) -> FileLock:
         found: FileLock = self._connection.ask(
-            ask.LockFile(self.name, lease=self._lease, epoch=epoch, id=self._stream.id), FileLock
+            file.LockFile(self.name, lease=self._lease, epoch=epoch, id=self._stream.id), FileLock
         )
         return found
 
     def unlock(self, epoch: int) -> None:
-        self._connection.ask(ask.UnlockFile(self.name, epoch, id=self._stream.id), None)
+        self._connection.ask(file.UnlockFile(self.name, epoch, id=self._stream.id), None)

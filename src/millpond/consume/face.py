@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from uuid import uuid4
 
 from millpond.consume.checks import plain_place
@@ -51,12 +52,12 @@ class ConsumerGroup:
         return self._desk.replay(self.stream, group=self.name, limit=limit)
 
 
-class ConsumerFace:
+class ConsumerFace(abc.ABC):
     """The part of a pond that is about consuming."""
 
+    @abc.abstractmethod
     def group_desk(self) -> GroupDesk:
         """Where groups are kept."""
-        raise NotImplementedError
 
     def consumer(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from millpond.consume.protocol import GroupDesk, Outcome, Outputs
@@ -17,22 +17,34 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Transaction:
-    """Made by `Consumer.transaction`; for one thread, once."""
+class _Block:
+    """Collects what is to be appended, until its end. For one thread, once."""
 
-    def __init__(self, consumer: Consumer, outputs: Outputs) -> None:
-        self._consumer, self._outputs = consumer, outputs
+    def __init__(self, outputs: Outputs) -> None:
+        self._outputs = outputs
         self._over = False
-        self.outcome: Outcome | None = None  # once it is committed
 
     def append(self, stream: str, rows: Any) -> int:
         """Append to a stream when the transaction commits; how many records. What does not fit is refused here."""
-        _check_open(self._over)
+        self._check_open()
         return self._outputs.append(stream, rows)
 
-    def __enter__(self) -> Transaction:
-        _check_open(self._over)
+    def __enter__(self) -> Self:
+        self._check_open()
         return self
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise InvalidValue("the transaction is over", hint="begin another for what comes after it")
+
+
+class Transaction(_Block):
+    """Made by `Consumer.transaction`."""
+
+    def __init__(self, consumer: Consumer, outputs: Outputs) -> None:
+        super().__init__(outputs)
+        self._consumer = consumer
+        self.outcome: Outcome | None = None  # once it is committed
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -54,23 +66,14 @@ class Transaction:
         roll_back(self._consumer)
 
 
-class OutputTransaction:
-    """Appends to several streams, all or none, without a consumer: `pond.transaction()`. For one thread, once."""
+class OutputTransaction(_Block):
+    """Appends to several streams, all or none, without a consumer: `pond.transaction()`."""
 
     def __init__(self, desk: GroupDesk) -> None:
-        self._desk, self._outputs = desk, desk.outputs()
+        super().__init__(desk.outputs())
+        self._desk = desk
         self._producer = f"transaction-{uuid4().hex}"
-        self._over = False
         self.acks: tuple[Ack, ...] = ()  # once it is committed, in the order of the appends
-
-    def append(self, stream: str, rows: Any) -> int:
-        """Append to a stream when the transaction commits; how many records. What does not fit is refused here."""
-        _check_open(self._over)
-        return self._outputs.append(stream, rows)
-
-    def __enter__(self) -> OutputTransaction:
-        _check_open(self._over)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -90,8 +93,3 @@ def roll_back(consumer: Consumer) -> None:
     except MillpondError as failure:
         # It joins anew, which gives everything back.
         logger.info("a transaction was given up, and so was its consumer's membership: %s", failure.message)
-
-
-def _check_open(over: bool) -> None:
-    if over:
-        raise InvalidValue("the transaction is over", hint="begin another for what comes after it")

@@ -13,6 +13,7 @@ from millpond.archive.load import LoadReport
 from millpond.errors import InvalidInput
 from millpond.ingest.arrow_stream import read_arrow_body
 from millpond.log.engine import Ack
+from millpond.wire import bulk_requests as bulk
 from millpond.wire import requests as ask
 from millpond.wire.access import Caller
 
@@ -30,22 +31,22 @@ Calls = dict[type[ask.Request], Callable[[Caller, Any], Any]]
 def bulk_calls(stream_of: Callable[[ask.Request], Stream]) -> Calls:
     """What answers each request; `stream_of` finds a request's stream."""
 
-    def commit_load(caller: Caller, request: ask.CommitLoad) -> LoadReport | None:
+    def commit_load(caller: Caller, request: bulk.CommitLoad) -> LoadReport | None:
         loading = stream_of(request).bulk.loading
         return loading.commit(request.load, request.version, _report(request.report), request.part, request.parts)
 
     return {
         ask.Vacuum: lambda caller, request: stream_of(request).vacuum(request.older_than, preview=request.preview),
-        ask.CommitStaged: lambda caller, request: stream_of(request).bulk.commit_staged(
+        bulk.CommitStaged: lambda caller, request: stream_of(request).bulk.commit_staged(
             request.stages, producer=request.producer, sequence=request.sequence
         ),
-        ask.ForgetStaged: lambda caller, request: stream_of(request).bulk.forget_staged(request.prefix),
-        ask.BeginLoad: lambda caller, request: stream_of(request).bulk.begin_load(
+        bulk.ForgetStaged: lambda caller, request: stream_of(request).bulk.forget_staged(request.prefix),
+        bulk.BeginLoad: lambda caller, request: stream_of(request).bulk.begin_load(
             request.owner, mark=request.mark, number=request.number
         ),
-        ask.RenewLoad: lambda caller, request: stream_of(request).bulk.loading.renew(request.load),
-        ask.CommitLoad: commit_load,
-        ask.AbortLoad: lambda caller, request: stream_of(request).bulk.loading.abort(request.load),
+        bulk.RenewLoad: lambda caller, request: stream_of(request).bulk.loading.renew(request.load),
+        bulk.CommitLoad: commit_load,
+        bulk.AbortLoad: lambda caller, request: stream_of(request).bulk.loading.abort(request.load),
     }
 
 

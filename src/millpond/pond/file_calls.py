@@ -10,6 +10,7 @@ from millpond.log.engine import Ack
 from millpond.model.schema import OFFSET
 from millpond.model.units import parse_seconds
 from millpond.query import StreamReader
+from millpond.wire import file_requests as file
 from millpond.wire import requests as ask
 from millpond.wire.access import Caller
 
@@ -23,17 +24,17 @@ READ_COLUMNS = (OFFSET, "headers", "body")
 def file_calls(stream_of: Callable[[Any], Stream]) -> dict[type[ask.Request], Callable[[Caller, Any], Any]]:
     """The handlers of a desk."""
 
-    def lock(caller: Caller, request: ask.LockFile) -> FileLock:
+    def lock(caller: Caller, request: file.LockFile) -> FileLock:
         return stream_of(request).file.lock(parse_seconds(request.lease), request.epoch)
 
-    def unlock(caller: Caller, request: ask.UnlockFile) -> None:
+    def unlock(caller: Caller, request: file.UnlockFile) -> None:
         stream_of(request).file.unlock(request.epoch)
 
     return {
-        ask.FindPlace: lambda caller, request: stream_of(request).file.place(request.position),
-        ask.FindEnd: lambda caller, request: FileEnd(stream_of(request).file.end(request.offset)),
-        ask.LockFile: lock,
-        ask.UnlockFile: unlock,
+        file.FindPlace: lambda caller, request: stream_of(request).file.place(request.position),
+        file.FindEnd: lambda caller, request: FileEnd(stream_of(request).file.end(request.offset)),
+        file.LockFile: lock,
+        file.UnlockFile: unlock,
     }
 
 

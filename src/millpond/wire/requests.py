@@ -18,6 +18,8 @@ import msgspec
 from millpond.model.schema import COLUMNS_MAX
 from millpond.wire import pipelines
 from millpond.wire.access import Right
+from millpond.wire.bulk_requests import BulkCall
+from millpond.wire.file_requests import FileCall
 from millpond.wire.group_requests import GroupCall, PollGroup
 from millpond.wire.request_base import (
     Column,
@@ -178,63 +180,6 @@ class Vacuum(StreamRequest, frozen=True, tag="vacuum"):
     preview: bool = False
 
 
-class CommitStaged(StreamRequest, frozen=True, tag="commit-staged"):
-    """-> `Ack`. Append what was put under these stages (see `Append`), all at once."""
-
-    right: ClassVar[Right | None] = "write"
-
-    stages: Annotated[tuple[Stage, ...], msgspec.Meta(max_length=100_000)]
-    producer: str = ""
-    sequence: Count | None = None
-
-
-class ForgetStaged(StreamRequest, frozen=True, tag="forget-staged"):
-    """-> nothing. Let go of stages whose names begin with `prefix`, which is long enough to be nobody else's."""
-
-    right: ClassVar[Right | None] = "write"
-
-    prefix: Annotated[str, msgspec.Meta(min_length=16, max_length=200)]
-
-
-class BeginLoad(StreamRequest, frozen=True, tag="begin-load"):
-    """-> `LoadTicket | None`. Begin to load straight into the archive; see `wire.bulk`."""
-
-    right: ClassVar[Right | None] = "write"
-
-    owner: Stage
-    mark: Annotated[str, msgspec.Meta(max_length=200)] = ""
-    number: Count = 0
-
-
-class RenewLoad(StreamRequest, frozen=True, tag="renew-load"):
-    """-> nothing. A load is still wanted."""
-
-    right: ClassVar[Right | None] = "write"
-
-    load: Stage
-
-
-class CommitLoad(StreamRequest, frozen=True, tag="commit-load"):
-    """-> `LoadReport`, or nothing while more parts are to come. `report`: what the load's tasks reported, an Arrow
-    stream in base64, in as many parts as it takes; `version`: that of the load's ticket."""
-
-    right: ClassVar[Right | None] = "write"
-
-    load: Stage
-    version: Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
-    report: Annotated[str, msgspec.Meta(max_length=2_000_000)]
-    part: Count = 0
-    parts: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
-
-
-class AbortLoad(StreamRequest, frozen=True, tag="abort-load"):
-    """-> nothing. Nothing more will come of a load."""
-
-    right: ClassVar[Right | None] = "write"
-
-    load: Stage
-
-
 class Verify(Request, frozen=True, tag="verify"):
     """-> `Verified`"""
 
@@ -245,40 +190,6 @@ class TakeSnapshot(StreamRequest, frozen=True, tag="snapshot"):
     """-> `SnapshotMark`: what Spark plans a query from."""
 
     right: ClassVar[Right | None] = "read"
-
-
-class FindPlace(StreamRequest, frozen=True, tag="file-place"):
-    """-> `FilePlace`: where a byte of a file is; without a position, its end."""
-
-    right: ClassVar[Right | None] = "read"
-
-    position: Count | None = None
-
-
-class FindEnd(StreamRequest, frozen=True, tag="file-end"):
-    """-> `FileEnd`: the position behind the event at an offset of a file; without one, behind the last."""
-
-    right: ClassVar[Right | None] = "write"
-
-    offset: Count | None = None
-
-
-class LockFile(StreamRequest, frozen=True, tag="file-lock"):
-    """-> `FileLock`: the file is held alone, for as long as a lease without a sign of life. With the epoch of a lock
-    that is held: a sign of life."""
-
-    right: ClassVar[Right | None] = "write"
-
-    lease: Units = "10s"
-    epoch: Count | None = None
-
-
-class UnlockFile(StreamRequest, frozen=True, tag="file-unlock"):
-    """-> null. Nothing happens if the lock was lost before."""
-
-    right: ClassVar[Right | None] = "write"
-
-    epoch: Count = 0
 
 
 class ReportPipeline(NameRequest, frozen=True, tag="report-pipeline", kw_only=True):
@@ -341,18 +252,10 @@ Call = (
     | CountRows
     | Explain
     | Vacuum
-    | CommitStaged
-    | ForgetStaged
-    | BeginLoad
-    | RenewLoad
-    | CommitLoad
-    | AbortLoad
     | Verify
     | TakeSnapshot
-    | FindPlace
-    | FindEnd
-    | LockFile
-    | UnlockFile
+    | BulkCall
+    | FileCall
     | GroupCall
     | ReportPipeline
     | ListPipelines
