@@ -23,6 +23,7 @@ UNITS: dict[str, tuple[str, ...]] = {
         "tests/cli/test_sql.py",
         "tests/cli/test_url.py",
         "tests/client/test_spark.py",
+        "tests/gridpocket/test_job.py",
         "tests/pond/test_one_table.py",
         "tests/spark/",
         "tests/test_docs.py",
