@@ -22,6 +22,7 @@ from millpond.model.predicate import (
     In,
     IsNull,
     Like,
+    Near,
     Not,
     Or,
     Predicate,
@@ -54,6 +55,8 @@ SCHEMA = pa.schema(
         ("x", pa.binary()),
         ("day", pa.date32()),
         ("t", pa.timestamp("us", "UTC")),
+        ("lat", pa.float64()),
+        ("lon", pa.float32()),
         ("z", pa.struct([("n", pa.int64()), ("s", pa.string())])),
     ]
 )
@@ -79,6 +82,9 @@ VALUES: dict[str, list[Any]] = {
         moment(9999, 12, 31, 23, 59, 59, 999999),
     ],
 }
+# Poles, the antimeridian, both zeros, and what is no place; binary fractions, which a float of 32 bits holds.
+VALUES["lat"] = [0.0, -0.0, 48.5, 48.75, -33.25, 90.0, -90.0, 89.99609375, 90.5, -100.0, INF, NAN]
+VALUES["lon"] = [0.0, -0.0, 2.25, 2.5, 151.25, 180.0, -180.0, 179.9375, -179.9375, 181.0, -540.0, -INF, NAN]
 VALUES |= {"m": VALUES["n"], "h": VALUES["f"], "u": VALUES["s"]}
 
 NUMBERS = [
@@ -87,10 +93,12 @@ NUMBERS = [
     *[0.0, -0.0, 0.1, 1.0, 1.5, 1.505, float(BIG), float(BIG + 2), 2.0**63, -(2.0**63), 1e300, INF, -INF, NAN],
 ]
 TIMES = [*VALUES["day"], *VALUES["t"], dt.datetime(2024, 2, 29, 22, tzinfo=TEN), "2024-02-29", "2024-2-29 12:00:00"]
-KIND = dict.fromkeys(("tiny", "n", "m", "f", "h", "g", "d", "e"), "number") | {"day": "time", "t": "time"}
+KIND = dict.fromkeys(("tiny", "n", "m", "f", "h", "g", "d", "e", "lat", "lon"), "number") | {"day": "time", "t": "time"}
 LITERALS: dict[str, list[Any]] = {
     name: {"number": NUMBERS, "time": TIMES}.get(KIND.get(name, ""), values) for name, values in VALUES.items()
 }
+PLACES = [(0.0, 0.0), (48.5, 2.25), (90.0, 7.0), (-90.0, 0.0), (89.99, -170.0), (-33.25, 180.0), (0.0, -179.95)]
+METERS = [-1.0, 0.0, 0.5, 6_000.0, 33_000.5, 1e6, 9_999_999.0, 1.1e7, 20_015_000.0, 1e9]
 PATTERNS = ["", "%", "a", "a%", "a_c", "%c", "_", "a\\%c", "a\\_%", "%b%", "__", "é%", "\\\\", "a.c", "%\n%", "a%c%"]
 
 
@@ -132,7 +140,7 @@ PAIRS = [
 def leaves(draw: st.DrawFn) -> Predicate:
     name = draw(st.sampled_from(sorted(VALUES)))
     literal = st.sampled_from([*LITERALS[name], None])
-    match draw(st.integers(0, 9)):
+    match draw(st.integers(0, 10)):
         case 0 | 1 | 2 | 3:
             return Compare(draw(OPS), name, draw(literal))
         case 4:
@@ -149,6 +157,8 @@ def leaves(draw: st.DrawFn) -> Predicate:
             return CompareColumns(draw(OPS), left, right)
         case 8:
             return Compare(draw(OPS), ("z", "n"), draw(st.sampled_from(NUMBERS)))
+        case 9:
+            return Near("lat", "lon", *draw(st.sampled_from(PLACES)), draw(st.sampled_from(METERS)))
         case _:
             return Const(draw(st.sampled_from([True, False, None])))
 
@@ -207,7 +217,20 @@ def slow(predicate: Predicate, row: dict[str, Any], unknown: bool | None = None)
         case Like(column, pattern):
             text = fetch(row, column)
             return None if text is None else like(text, pattern)
+        case Near(lat, lon, to_lat, to_lon, meters):
+            away = vincenty(fetch(row, lat), fetch(row, lon), to_lat, to_lon)
+            return None if away is None else away <= meters
     raise AssertionError(predicate)
+
+
+def vincenty(lat: float | None, lon: float | None, to_lat: float, to_lon: float) -> float | None:
+    """The length of an arc by another formula than the haversine, which is exact everywhere on a sphere."""
+    if lat is None or lon is None or not (abs(lat) <= 90 and abs(lon) <= 180):
+        return None
+    a, b, c = math.radians(lat), math.radians(to_lat), math.radians(to_lon - lon)
+    x = math.cos(a) * math.sin(b) - math.sin(a) * math.cos(b) * math.cos(c)
+    y = math.sin(a) * math.sin(b) + math.cos(a) * math.cos(b) * math.cos(c)
+    return 6_371_008.8 * math.atan2(math.hypot(math.cos(b) * math.sin(c), x), y)
 
 
 def fetch(row: dict[str, Any], column: str | tuple[str, ...]) -> Any:

@@ -30,6 +30,7 @@ from millpond.model.predicate import (
     In,
     IsNull,
     Like,
+    Near,
     Not,
     Or,
     Predicate,
@@ -113,6 +114,9 @@ def _fit_leaf(node: Predicate, type_of: Callable[[Column], pa.DataType]) -> Pred
             return _like(column, pattern)
         case CompareColumns(_, left, right):
             check_pair(left, type_of(left), right, type_of(right))
+        case Near(lat, lon):
+            for column in (lat, lon):
+                _require_floating(column, type_of(column))
     return node
 
 
@@ -207,6 +211,14 @@ def _require_text(column: Column, kind: pa.DataType, what: str) -> None:
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise InvalidPredicate(
             f"{what} needs a string column, {_name(column)!r} is {kind}", hint="compare with =, <, > or IN instead"
+        )
+
+
+def _require_floating(column: Column, kind: pa.DataType) -> None:
+    if not (pa.types.is_float32(kind) or pa.types.is_float64(kind)):
+        raise InvalidPredicate(
+            f"a distance needs columns of floating-point degrees, {_name(column)!r} is {kind}",
+            hint="name a latitude and a longitude of type float or double",
         )
 
 

@@ -32,6 +32,7 @@ from millpond.model.predicate import (
     In,
     IsNull,
     Like,
+    Near,
     Not,
     Or,
     Predicate,
@@ -39,6 +40,7 @@ from millpond.model.predicate import (
     columns_of,
     truth,
 )
+from millpond.model.sphere import RADIUS_METERS
 
 _KERNELS = {
     "=": pc.equal,
@@ -136,6 +138,8 @@ class _Compiler:
                 return pc.match_substring_regex(self._column(column), pattern=parse_like(pattern).regex)
             case CompareColumns(op, left, right):
                 return self._compare_columns(op, left, right)
+            case Near():
+                return self._near(node)
         raise AssertionError(f"{type(node).__name__} does not survive binding")
 
     def _join(self, kernel: Any, terms: tuple[Predicate, ...]) -> Any:
@@ -206,6 +210,27 @@ class _Compiler:
                 found = pc.or_kleene(found, pc.and_kleene(a_nan, pc.is_valid(b)))
         return self._with_nan(found)
 
+    def _near(self, node: Near) -> Any:
+        """The haversine formula, in the order of operations of `sphere.distance_meters` and of Spark's function."""
+        lat, lon = (self._degrees(column) for column in (node.lat, node.lon))
+        here, there = _radians(lat), math.radians(node.to_lat)
+        across = pc.sin(pc.divide(pc.subtract(here, there), 2.0))
+        along = pc.sin(pc.divide(_radians(pc.subtract(lon, node.to_lon)), 2.0))
+        cosines = pc.multiply(pc.cos(here), math.cos(there))
+        square = pc.add(pc.multiply(across, across), pc.multiply(cosines, pc.multiply(along, along)))
+        # Of what is no place (NaN and infinities too) the answer is taken away below; until then no kernel may fail.
+        some = pc.if_else(pc.less_equal(square, 1.0), square, 1.0)
+        meters = pc.multiply(pc.asin(pc.sqrt(some)), 2 * RADIUS_METERS)
+        place = pc.and_kleene(
+            pc.and_kleene(pc.greater_equal(lat, -90.0), pc.less_equal(lat, 90.0)),
+            pc.and_kleene(pc.greater_equal(lon, -180.0), pc.less_equal(lon, 180.0)),
+        )
+        return pc.if_else(place, pc.less_equal(meters, node.meters), pa.scalar(None, pa.bool_()))
+
+    def _degrees(self, column: Column) -> Any:
+        degrees = self._column(column)
+        return degrees if column_type(self._schema, column) == pa.float64() else degrees.cast(pa.float64())
+
     def _with_nan(self, found: Any) -> Any:
         """Mark an answer that NaN may satisfy: `OR false`, in a form that Arrow's simplifier cannot fold away.
 
@@ -215,3 +240,7 @@ class _Compiler:
             return found
         never = pc.is_null(pc.Expression._call("random", [], pc.RandomOptions(initializer=0)))
         return pc.or_kleene(found, never)
+
+
+def _radians(degrees: Any) -> Any:
+    return pc.multiply(degrees, math.pi / 180.0)

@@ -9,12 +9,13 @@ not understand; under any rewriting it stays Unknown, also below a NOT, because 
 understood.
 
 In JSON a node is an object whose `is` names its class: `{"is": "compare", "op": "<", "column": "lat", "value": 48}`.
-Literals are described in `model.literal`. Left out: expressions over columns (arithmetic, functions), and anything that
-could not be decided from one row.
+Literals are described in `model.literal`. Left out: expressions over columns (arithmetic, functions; the distance to a
+point is a leaf of its own), and anything that could not be decided from one row.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -23,6 +24,7 @@ import msgspec
 from millpond.errors import InvalidPredicate
 from millpond.model import literal
 from millpond.model.literal import Value
+from millpond.model.sphere import Around, around
 
 # A column of the stream, or the path of a field inside a struct column.
 Column: TypeAlias = str | tuple[str, ...]
@@ -139,6 +141,30 @@ class CompareColumns(_Node, frozen=True, tag="compare_columns"):
         _check_column(self.right)
 
 
+class Near(_Node, frozen=True, tag="near"):
+    """The place in two columns is within so many meters of a point. Null where the columns hold no place.
+
+    See `model.sphere` for what a place and a distance are."""
+
+    lat: Column
+    lon: Column
+    to_lat: float
+    to_lon: float
+    meters: float
+
+    def __post_init__(self) -> None:
+        _check_column(self.lat)
+        _check_column(self.lon)
+        for name, most in (("to_lat", 90.0), ("to_lon", 180.0), ("meters", math.inf)):
+            value = float(getattr(self, name))
+            if not abs(value) <= most or math.isinf(value):
+                raise InvalidPredicate(
+                    f"{name} of a distance cannot be {value}",
+                    hint="latitudes are within -90 and 90, longitudes within -180 and 180, meters a number",
+                )
+            msgspec.structs.force_setattr(self, name, value)
+
+
 class Const(_Node, frozen=True, tag="const"):
     """TRUE, FALSE or (None) NULL."""
 
@@ -151,7 +177,9 @@ class Unknown(_Node, frozen=True, tag="unknown"):
     reason: str
 
 
-Predicate: TypeAlias = And | Or | Not | Compare | In | IsNull | StartsWith | Like | CompareColumns | Const | Unknown
+Predicate: TypeAlias = (
+    And | Or | Not | Compare | In | IsNull | StartsWith | Like | CompareColumns | Near | Const | Unknown
+)
 
 TRUE, FALSE, NULL = Const(True), Const(False), Const(None)
 
@@ -184,6 +212,8 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
                 found.add(node.column)
             case CompareColumns():
                 found.update((node.left, node.right))
+            case Near():
+                found.update((node.lat, node.lon))
     return frozenset(column if isinstance(column, str) else column[0] for column in found)
 
 
@@ -245,6 +275,8 @@ def truth(predicate: Predicate, *, loose: bool = False) -> Predicate:
 
     Without NOT above them, null and false are the same to whoever asks only for true, so both fold to FALSE. With
     `loose` an Unknown may be true: since it, too, stands under no NOT, reading it as TRUE only ever adds rows.
+
+    A `Near` is joined by the comparisons that it implies: what knows nothing of distances can use those.
     """
     return _fold(nnf(predicate), loose)
 
@@ -259,6 +291,9 @@ def _fold(node: Predicate, loose: bool) -> Predicate:
             raise InvalidPredicate(
                 f"part of the predicate was not understood: {reason}", hint="write it with supported comparisons only"
             )
+        case Near(lat, lon, to_lat, to_lon, meters):
+            implied = inside(lat, lon, around(to_lat, to_lon, meters))
+            return And((*(implied.terms if isinstance(implied, And) else (implied,)), node))
         case And(terms) | Or(terms):
             neutral, absorbing = (TRUE, FALSE) if isinstance(node, And) else (FALSE, TRUE)
             kept: list[Predicate] = []
@@ -266,12 +301,30 @@ def _fold(node: Predicate, loose: bool) -> Predicate:
                 if term == absorbing:
                     return absorbing
                 if type(term) is type(node):
-                    kept.extend(children(term))
+                    kept.extend(_unsaid(children(term), kept))
                 elif term != neutral:
                     kept.append(term)
             return kept[0] if len(kept) == 1 else type(node)(tuple(kept)) if kept else neutral
         case _:
             return node
+
+
+def _unsaid(terms: tuple[Predicate, ...], kept: list[Predicate]) -> Iterator[Predicate]:
+    """The terms; of what a distance implies only what does not stand there already."""
+    implied = isinstance(terms[-1], Near)
+    return (term for term in terms if not (implied and term in kept))
+
+
+def inside(lat: Column, lon: Column, box: Around) -> Predicate:
+    """The comparisons that a place inside of the box satisfies, in the form that Spark gives them."""
+    latitudes = (Compare(">=", lat, box.south), Compare("<=", lat, box.north))
+    if box.west is None or box.east is None:
+        return And(latitudes)
+    west, east = Compare(">=", lon, box.west), Compare("<=", lon, box.east)
+    if box.west <= box.east:
+        return And((*latitudes, west, east))
+    # Two boxes, each a conjunction of its own: an index over both columns asks of one at a time.
+    return Or((And((*latitudes, west)), And((*latitudes, east))))
 
 
 def encode(predicate: Predicate) -> bytes:
