@@ -16,8 +16,8 @@ from millpond.errors import InvalidPredicate
 from millpond.model.literal import Value, as_double
 from millpond.model.predicate import And, Column, Near, Not, Predicate, inside
 from millpond.model.sphere import Around, around
-from millpond.query.sql_operands import Distance, Lit, Operand, Ref, is_number
-from millpond.query.sql_tree import refused
+from millpond.query.sql.operands import Distance, Lit, Operand, Ref, is_number
+from millpond.query.sql.tree import refused
 
 _ARGUMENTS = {
     "st_box": ("lat", "lon", "south", "west", "north", "east"),

@@ -1,6 +1,6 @@
 """The text of a WHERE clause, in Spark's SQL, as a predicate.
 
-sqlglot reads the text; its tree is then translated node by node. Nothing of it is used anywhere else.
+sqlglot reads the text (`query.sql.tree`); its tree is then translated node by node. Nothing of it is used elsewhere.
 
 Invariant: no part of the text is dropped. A node is translated only if everything it carries is understood (a NOT LIKE
 differs from a LIKE by one flag on the node), anything else is `InvalidPredicate` naming the piece. So what comes out
@@ -38,10 +38,10 @@ from millpond.model.predicate import (
     Predicate,
     StartsWith,
 )
-from millpond.query.sql_literals import INTEGER_BITS, cast, hex_bytes, number
-from millpond.query.sql_operands import Distance, Lit, Operand, Ref
-from millpond.query.sql_places import box, compare_distance, distance, name_of, near
-from millpond.query.sql_tree import only, parse, refused, too_deep
+from millpond.query.sql.literals import INTEGER_BITS, cast, hex_bytes, number
+from millpond.query.sql.operands import Distance, Lit, Operand, Ref
+from millpond.query.sql.places import box, compare_distance, distance, name_of, near
+from millpond.query.sql.tree import only, parse, refused, too_deep
 
 SQL_BYTES_MAX = 64 * 1024
 _COMPARISONS: dict[type[exp.Expr], str] = {

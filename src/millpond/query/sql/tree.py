@@ -13,7 +13,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 
 from millpond.errors import InvalidPredicate
-from millpond.query.sql_literals import unescape
+from millpond.query.sql.literals import unescape
 
 # sqlglot takes some 23 stack frames for a pair of parentheses, of the interpreter's 1,000.
 NESTING_MAX = 32
