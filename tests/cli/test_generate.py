@@ -164,3 +164,39 @@ def test_prometheus_itself_takes_all_of_it(millpond: Commands, tmp_path: Path) -
     for words in (["check", "config", str(config)], ["check", "rules", str(asked)]):
         checked = subprocess.run([promtool, *words], capture_output=True, text=True)
         assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_meter_readings_go_through_a_pipe_or_straight_into_a_stream(millpond: Commands) -> None:
+    """F12: the same readings, whichever way they come."""
+    words = ("generate", "gridpocket", "--meters", "3", "--every", "6h", "--start", "2026-02-01")
+    piped = millpond(*words)
+    assert [row["vid"] for row in piped.several] == [0, 1, 2] * 4
+    assert piped.several[3]["date"] == "2026-02-01T06:00:00.000000Z"
+    assert len(millpond(*words, "--format", "csv").out.splitlines()) == 13
+    millpond("init")
+    assert millpond(*words, "--into", "grid/direct", "--json").one["rows"] == 12
+    assert "no format" in millpond(*words, "--format", "xml", code=2).talk
+    direct = millpond("scan", "grid/direct", "--columns", ",".join(piped.several[0])).several
+    assert sorted(direct, key=lambda row: (row["date"], row["vid"])) == piped.several
+
+
+def test_readings_come_as_time_goes_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three moments of an hour each, at 3,600 times the pace of time: one at once, then one a second."""
+    from datetime import timedelta
+
+    from millpond.cli.generate import gridpocket as command
+    from millpond.gridpocket import Readings
+
+    now, waits = 100.0, []
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        waits.append(seconds)
+        now += seconds
+
+    monkeypatch.setattr(command.time, "monotonic", lambda: now)
+    monkeypatch.setattr(command.time, "sleep", sleep)
+    made = Readings(5, period=timedelta(hours=3), every=timedelta(hours=1))
+    batches = list(command.paced(made, 3600.0, 4))
+    assert waits == pytest.approx([0.0, 1.0, 1.0])
+    assert [batch.num_rows for batch in batches] == [4, 1] * 3

@@ -1,4 +1,4 @@
-"""`millpond generate`: ready files for what stands beside a node, Grafana and Prometheus.
+"""`millpond generate`: ready files for what stands beside a node, Grafana and Prometheus, and made-up meter readings.
 
-They name only metrics that are in `millpond.serve.metric_table`; a test holds them to it.
+The files name only metrics that are in `millpond.serve.metric_table`; a test holds them to it.
 """

@@ -1,4 +1,4 @@
-"""The commands of `millpond generate`. They need no pond: what they print fits any."""
+"""The commands of `millpond generate`. What they print fits any pond."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Annotated
 import typer
 
 from millpond.cli.generate import prometheus
+from millpond.cli.generate.gridpocket import gridpocket
 from millpond.cli.session import session_of
 from millpond.errors import InvalidValue
 
 generate = typer.Typer(name="generate", rich_markup_mode=None)
+generate.command()(gridpocket)
 
 # host:port, or [v6]:port.
 _TARGET = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
@@ -21,10 +23,11 @@ _TARGET = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
 
 @generate.callback()
 def about() -> None:
-    """Print ready files for Grafana and Prometheus.
+    """Print ready files for Grafana and Prometheus, or make meter readings.
 
     \b
     Examples:
+      millpond generate gridpocket --meters 10 --every 6h
       millpond generate grafana-dashboard > millpond.json
       millpond generate prometheus-config > prometheus.yml
     """
