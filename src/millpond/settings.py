@@ -55,6 +55,10 @@ class Settings:
         300.0,
         "How long settled records stay in memory for groups that have not processed them; 0: not at all.",
     )
+    query_history_max: int = _setting(
+        10_000, "Queries on record in `_pond/queries`, with their predicates and the literals in them; 0: none."
+    )
+    query_history_seconds: float = _setting(2_592_000.0, "How long a query stays on record.", low=1)
     streams_max: int = _setting(100_000, "Streams in a pond.", low=1)
     journal_clean_ratio: float = _setting(0.25, "A journal file with less live data is copied forward and removed.")
 

@@ -21,6 +21,7 @@ INNER = {
     "telemetry",
     "archive",
     "halves",
+    "history",
     "settling",
     "redefine",
     "rest",

@@ -24,6 +24,13 @@ FIELDS: dict[type, dict[str, Any]] = {
     ask.CreateToken: {"name": "n"},
     ask.RevokeToken: {"token": "n"},
     ask.ReportPipeline: {"name": "n"},
+    ask.NoteQuery: {
+        "predicate": '{"is":"const","value":true}',
+        "objects_read": 0,
+        "objects_total": 0,
+        "bytes_read": 0,
+        "bytes_total": 0,
+    },
     bulk.CommitStaged: {"stages": ("a",)},
     bulk.ForgetStaged: {"prefix": "0123456789abcdef"},
     bulk.BeginLoad: {"owner": "o"},

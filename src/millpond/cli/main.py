@@ -14,6 +14,7 @@ from millpond.cli.files import file
 from millpond.cli.generate.command import generate
 from millpond.cli.groups import group, groups
 from millpond.cli.keeping import settle, status, vacuum, verify
+from millpond.cli.layouts import queries
 from millpond.cli.output import Output
 from millpond.cli.put import put
 from millpond.cli.reading import cat, get, scan, segments
@@ -42,6 +43,7 @@ for command in (
     get,
     scan,
     segments,
+    queries,
     sql,
     run,
     consume,

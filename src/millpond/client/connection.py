@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 import pyarrow as pa
 
+from millpond.client.notes import QueryNotes
 from millpond.errors import PondClosed, Unavailable
 from millpond.flight.follower import Follower
 from millpond.flight.link import FlightLink
@@ -48,6 +49,7 @@ class Connection:
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._ending: weakref.WeakSet[Closable] = weakref.WeakSet()
+        self.notes = QueryNotes(self)
 
     @property
     def token(self) -> str:

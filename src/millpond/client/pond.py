@@ -168,6 +168,11 @@ class RemotePond(ConsumerFace, WithFiles):
         """What was discarded, when and why: the records of `_pond/audit`."""
         return self._connection.table(ask.Audit())
 
+    def queries(self, stream: str) -> pa.Table:
+        """What was asked of a stream, oldest first: the records of `_pond/queries`. Predicates are JSON, literals in
+        them; objects and bytes are those of its archive that the query had to read, and all there were."""
+        return self._connection.table(ask.Queries(check_name(stream)))
+
     def _infos(self) -> list[StreamInfo]:
         infos: list[StreamInfo] = self._connection.ask(ask.ListStreams(), list[StreamInfo])
         return infos

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from millpond.errors import Unavailable
 from millpond.model.definition import StreamDefinition
+from millpond.model.query_note import QueryNote
 from millpond.query.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ class StreamForSpark:
                 hint="mount it here under the same path, or run Spark on the node; scan() reads it through the node",
             )
         return found
+
+    def note_query(self, note: QueryNote) -> None:
+        """Put on record what a query asked of it, soon. Neither waits nor raises."""
+        self._stream.note_query(note)
 
     def door(self) -> RemoteDoor:
         return self._stream.door()

@@ -38,6 +38,7 @@ from millpond.ingest.batching import Batching, OnError
 from millpond.ingest.producer import Producer, name_and_start
 from millpond.log.engine import Ack
 from millpond.model.definition import Durability, StreamDefinition, check_durability
+from millpond.model.query_note import QueryNote
 from millpond.model.units import Duration, Size, parse_seconds
 from millpond.query import QueryReport, SegmentListing, Snapshot, Start, Where, check_within
 from millpond.query.lookup import check_limit, wanted
@@ -360,6 +361,10 @@ class RemoteStream:
     def pond_id(self) -> str:
         """Which pond it is in."""
         return self._pond_id
+
+    def note_query(self, note: QueryNote) -> None:
+        """Put on record what a query asked of it, soon. Neither waits nor raises."""
+        self._connection.notes.add(self._name, self.id, note)
 
     def door(self) -> RemoteDoor:
         """Where Spark's executors fetch the live half."""

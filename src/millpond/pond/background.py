@@ -1,6 +1,7 @@
-"""Work behind the scenes: settling what is due, dropping what has expired, and merging small objects.
+"""Work behind the scenes: settling what is due, dropping what has expired, merging small objects, and putting queries
+on record.
 
-Two threads, so that a long merge never holds up settling. A stream whose settle fails is tried again after a pause
+Three threads, so that a long merge holds up nothing else. A stream whose settle fails is tried again after a pause
 that grows; the failure is shown in its status, and ingestion goes on.
 """
 
@@ -24,13 +25,13 @@ SETTLES_PER_MERGE = 4
 class Background:
     """Started with the pond, stopped with it."""
 
-    def __init__(self, streams: Callable[[], Sequence[Stream]]) -> None:
+    def __init__(self, streams: Callable[[], Sequence[Stream]], note_queries: Callable[[], None]) -> None:
         self._streams = streams
         self._stop = threading.Event()
         self._merged: dict[int, int] = {}
         self._threads = [
             threading.Thread(target=self._loop, args=(step,), name=f"millpond-{name}", daemon=True)
-            for name, step in (("settler", self.settle_due), ("merger", self.tidy))
+            for name, step in (("settler", self.settle_due), ("merger", self.tidy), ("historian", note_queries))
         ]
         for thread in self._threads:
             thread.start()

@@ -16,6 +16,7 @@ from millpond.errors import Damaged
 from millpond.model.definition import FIRST_STREAM_ID, StreamDefinition
 from millpond.model.schema import TIMESTAMP
 from millpond.model.stored_definition import decode_definition
+from millpond.pond.history import QUERIES
 
 CATALOG = StreamDefinition(
     id=1,
@@ -31,7 +32,7 @@ AUDIT = StreamDefinition(
     ),
     settle=None,
 )
-OWN_STREAMS = (CATALOG, AUDIT, POSITIONS)
+OWN_STREAMS = (CATALOG, AUDIT, POSITIONS, QUERIES)
 
 
 @dataclass

@@ -24,6 +24,7 @@ from millpond.log.engine import Ack, Told
 from millpond.model import definition as model
 from millpond.model import predicate as predicates
 from millpond.model.definition import check_durability
+from millpond.model.query_note import QueryNote
 from millpond.model.schema_text import parse_schema, parse_type
 from millpond.model.stored_definition import encode_definition
 from millpond.pond.bounds import Bounds
@@ -81,6 +82,7 @@ class PondDesk:
             ask.CountRows: lambda caller, request: Counted(self._stream(request).count(_where(request))),
             ask.Explain: lambda caller, request: self._stream(request).explain(_where(request)),
             ask.Verify: lambda caller, request: pond.verify(),
+            ask.NoteQuery: lambda caller, request: self._stream(request).note_query(_note(request)),
             ask.TakeSnapshot: lambda caller, request: _mark(*_snapshot(self._stream(request))),
             **file_calls(self._stream),
             ask.CreateToken: lambda caller, request: gate.create(request),
@@ -95,6 +97,7 @@ class PondDesk:
             ask.ReadSegment: self._read_segment,
             ask.Objects: self._objects,
             ask.Audit: lambda request: _whole(pond.audit()),
+            ask.Queries: lambda request: _whole(pond.queries(request.stream)),
             PollGroup: groups.poll,
         }
 
@@ -337,6 +340,11 @@ def _whole(table: pa.Table) -> Batches:
         yield from table.to_batches()
 
     return Batches(table.schema, batches())
+
+
+def _note(request: ask.NoteQuery) -> QueryNote:
+    predicate = predicates.decode(request.predicate.encode())
+    return QueryNote(predicate, request.objects_read, request.objects_total, request.bytes_read, request.bytes_total)
 
 
 def _where(request: Any) -> Where:

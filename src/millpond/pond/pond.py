@@ -34,6 +34,7 @@ from millpond.pond.desk import PondDesk
 from millpond.pond.directory import PondDirectory
 from millpond.pond.file_calls import HereFile
 from millpond.pond.gate import SecretGate
+from millpond.pond.history import QueryHistory
 from millpond.pond.own_records import OwnRecords
 from millpond.pond.pipelines import Board
 from millpond.pond.staging import Staging
@@ -83,12 +84,13 @@ class Pond(ConsumerFace, WithFiles):
         for definition in OWN_STREAMS:
             log.add_stream(definition)
         self._own = OwnRecords(log, clock)
+        self.history = QueryHistory(log, clock, settings)
         self._catalog = Catalog.replay(self._own.read(CATALOG))
         self._finish_drops()
         self._streams = {name: self._open_stream(d) for name, d in self._catalog.streams.items()}
         log.forget_unclaimed()
         self.coordinator = Coordinator(log, PondStreams(self), clock, self._stream_list())
-        self._background = Background(self._stream_list) if background else None
+        self._background = Background(self._stream_list, self.history.write) if background else None
 
     # Streams.
 
@@ -210,6 +212,11 @@ class Pond(ConsumerFace, WithFiles):
         schema = AUDIT.schema
         return pa.Table.from_batches([b.select(schema.names) for b in self._own.read(AUDIT)], schema)
 
+    def queries(self, stream: str) -> pa.Table:
+        """What was asked of a stream, oldest first: the records of `_pond/queries`. Predicates are JSON, literals in
+        them; objects and bytes are those of its archive that the query had to read, and all there were."""
+        return self.history.read(self.stream(stream).definition.id)
+
     def _open_stream(self, definition: StreamDefinition) -> Stream:
         root = os.path.join(self._directory.archive, definition.directory)
         archive = StreamArchive.open(self._storage, root, definition, self._directory.id.hex(), self._clock)
@@ -239,6 +246,7 @@ class Pond(ConsumerFace, WithFiles):
             self._audit,
             self._processed,
             lambda *asked: self.coordinator.processed(*asked),
+            self.history,
         )
 
     def _finish_drops(self) -> None:
@@ -373,6 +381,7 @@ class Pond(ConsumerFace, WithFiles):
                     failures.append(error)
             if self._background is not None:
                 self._background.stop()
+            self.history.write()
             if settle if settle is not None else self._settle_on_close:
                 self._settle_all()
         finally:

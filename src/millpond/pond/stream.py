@@ -23,10 +23,12 @@ from millpond.ingest.bounds import check_numbered
 from millpond.ingest.producer import Producer, name_and_start
 from millpond.log.engine import Ack, LogEngine, Part, StreamAppend, Told
 from millpond.model.definition import Durability, StreamDefinition, check_durability
+from millpond.model.query_note import QueryNote
 from millpond.model.units import Duration, Size
 from millpond.pond.bulk import StreamBulk
 from millpond.pond.direct_way import DirectWay
 from millpond.pond.expiry import Expiry
+from millpond.pond.history import QueryHistory
 from millpond.pond.loading import Loading
 from millpond.pond.pins import Given, Pins, Processed
 from millpond.pond.settling import Settling
@@ -59,6 +61,7 @@ class Stream:
         record: Callable[[str, str, str], None],
         processed: Processed,
         given: Given,
+        history: QueryHistory,
     ) -> None:
         self._definition: StreamDefinition | None = definition
         self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
@@ -66,7 +69,8 @@ class Stream:
         self._on_producer, self._truncate = on_producer, truncate
         self.telemetry, self._refused = StreamTelemetry(), telemetry.log.refused
         self._take_in(definition)
-        self.halves = Halves(lambda: self.definition, log, archive, clock)
+        self._history = history
+        self.halves = Halves(lambda: self.definition, log, archive, clock, note_query=self.note_query)
         self.file = ByteFile(self.halves, clock, settings.append_bytes_max)
         pins = Pins(log, clock, settings, processed)
         self.settling = Settling(definition, log, archive, clock, settings, telemetry, self.telemetry, pins)
@@ -381,6 +385,12 @@ class Stream:
         """Where Spark's executors fetch the live half."""
         door: Door = self._open_door()
         return door
+
+    def note_query(self, note: QueryNote) -> None:
+        """Put on record what a query asked of it, soon. Neither waits nor raises."""
+        definition = self._definition
+        if definition is not None:
+            self._history.note(definition, note)
 
     def redefine(self, definition: StreamDefinition | None) -> None:
         """The catalog has changed: the stream was altered, or (None) dropped."""

@@ -30,6 +30,7 @@ from millpond.model.definition import StreamDefinition
 from millpond.model.ingested import ingested_since
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate
+from millpond.model.query_note import QueryNote
 from millpond.model.schema import OFFSET
 from millpond.query.loads import loaded
 from millpond.query.ordered import Pace, read_in_order
@@ -46,11 +47,14 @@ class Halves:
         log: LogEngine,
         archive: StreamArchive,
         clock: Clock | None = None,
+        note_query: Callable[[QueryNote], None] | None = None,
     ) -> None:
+        """`note_query`: is told of each scan; it neither waits nor raises."""
         self._definition = definition
         self.log = log
         self.archive = archive
         self._clock = clock or SystemClock()
+        self.note_query = note_query
         # Per generation and streamlet what was dropped live in this process, and by which cutoff.
         self._dropped: dict[tuple[int, int], tuple[OffsetRange, int]] = {}
 

@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import InvalidValue, Truncated
-from millpond.model.predicate import Predicate
+from millpond.model.predicate import TRUE, Predicate
+from millpond.model.prune import Mask
+from millpond.model.query_note import QueryNote
 from millpond.model.schema import OFFSET
 from millpond.query.halves import Halves
 from millpond.query.projection import Projection, pieces
@@ -93,10 +95,19 @@ def _matching(
     names = projection.schema.names
     wanted = both(predicate, snapshot.unexpired)
     keep = snapshot.settled.objects.prune(wanted).keep
+    _note(halves, snapshot, predicate, keep)
     for batch in snapshot.settled.read(keep, names, wanted):
         yield from map(projection.apply, pieces(batch))
     for batch in _live(halves, snapshot, names, predicate):
         yield from map(projection.apply, pieces(batch))
+
+
+def _note(halves: Halves, snapshot: Snapshot, predicate: Predicate | None, keep: Mask) -> None:
+    """Leave a note of what is asked, for the history of queries."""
+    if halves.note_query is not None:
+        sizes = snapshot.settled.objects.sizes
+        read = int(np.count_nonzero(keep)), int(sizes[keep].sum())
+        halves.note_query(QueryNote(predicate or TRUE, read[0], len(sizes), read[1], int(sizes.sum())))
 
 
 def _live(
@@ -132,6 +143,8 @@ def _count(halves: Halves, predicate: Predicate | None) -> int:
     objects = snapshot.settled.objects
     wanted = both(predicate, snapshot.unexpired)
     found, keep = 0, objects.prune(wanted).keep
+    if predicate is not None:
+        _note(halves, snapshot, predicate, keep)
     if predicate is None:  # the few are left to read whose number of rows the table does not tell
         unread = (objects.rows >= 0) & ~snapshot.mixed_objects
         found, keep = int(objects.rows[unread & ~snapshot.expired_objects].sum()), keep & ~unread

@@ -153,6 +153,10 @@ async def settle(door: RestDoor, asked: Asked) -> Response:
     return answer(SettleAnswer(plan=found) if asked.query.preview else SettleAnswer(settled=found))
 
 
+async def queries(door: RestDoor, asked: Asked) -> Response:
+    return await _fetched(door, asked, ask.Queries(asked.name))
+
+
 async def vacuum(door: RestDoor, asked: Asked) -> Response:
     return await _call(door, asked, ask.Vacuum(asked.name, asked.query.older_than, asked.query.preview))
 
@@ -399,6 +403,6 @@ HANDLERS: dict[str, Handler] = {
     for handler in (
         healthz, readyz, metrics, about, pond_status, audit, verify, list_tokens, create_token, revoke_token,
         list_streams, list_pipelines, create, describe, alter, drop, append, read, scan, get, count, explain, segments,
-        stream_status, truncate, settle, vacuum, report_pipeline,
+        stream_status, truncate, settle, queries, vacuum, report_pipeline,
     )
 }  # fmt: skip

@@ -112,6 +112,7 @@ TOPICS: dict[str, tuple[Metric, ...]] = {
         _counter("millpond_read_batches_total", "Batches handed to those who read in order.", "stream"),
         _counter("millpond_read_records_total", "Records handed to those who read in order.", "stream"),
         _counter("millpond_read_bytes_total", "Bytes of batches handed to those who read in order.", "stream"),
+        _counter("millpond_unrecorded_queries_total", "Queries that found no room in the history of queries."),
         _gauge("millpond_followers", "Reads that follow a stream now.", "stream"),
         _histogram(
             "millpond_end_to_end_latency_seconds",

@@ -103,6 +103,7 @@ class MetricsPage(Collector):
         if write_amplification is not None:
             page.value("millpond_write_amplification_ratio", write_amplification)
         page.value("millpond_streams", streams)
+        page.value("millpond_unrecorded_queries_total", self._pond.history.dropped)
         page.value("millpond_open_seconds", measured.open_seconds)
         page.histogram("millpond_settle_seconds", measured.settle_seconds.read())
         page.histogram("millpond_merge_seconds", measured.merge_seconds.read())

@@ -267,6 +267,16 @@ ROUTES = (
         errors=_CHANGING,
     ),
     Route(
+        "GET",
+        "/v1/streams/{name}/queries",
+        "queries",
+        "What was asked of the stream, with the literals of all who asked.",
+        RECORDS,
+        FormatQuery,
+        right="admin",
+        errors=(400, 404, 406, 503),
+    ),
+    Route(
         "POST",
         "/v1/streams/{name}/vacuum",
         "vacuum",

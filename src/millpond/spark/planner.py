@@ -203,6 +203,8 @@ class PinnedScan:
             self._figures.undecided += 1
             predicate, pruning = TRUE, settled.objects.prune(self._snapshot.unexpired)
         scan = SettledScan(self._stream.name, settled, predicate, pruning.keep, pruning.skipped_by)
+        if predicates not in self._figures.settled and not self._apart:  # neither planned anew, nor a micro-batch
+            self._stream.note_query(scan.note())
         # The text tells scans apart: it is the same only if Spark plans the same scan again.
         self._figures.settled[predicates] = scan
         return bytearray(np.packbits(pruning.keep, bitorder="little").tobytes())

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from millpond.model.evaluate import Filter
 from millpond.model.predicate import Predicate
+from millpond.model.query_note import QueryNote
 
 if TYPE_CHECKING:
     from millpond.archive.snapshot import SettledSnapshot
@@ -31,6 +32,11 @@ class SettledScan:
     @property
     def bytes_read(self) -> int:
         return int(self.snapshot.objects.sizes[self.keep].sum())
+
+    def note(self) -> QueryNote:
+        """What is put on record of it."""
+        sizes, read = self.snapshot.objects.sizes, int(np.count_nonzero(self.keep))
+        return QueryNote(self.predicate, read, len(sizes), self.bytes_read, int(sizes.sum()))
 
     def bytes_relevant(self) -> float:
         """Of the bytes read, those of rows that match, taking all rows of an object as equally large."""

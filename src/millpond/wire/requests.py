@@ -192,6 +192,18 @@ class TakeSnapshot(StreamRequest, frozen=True, tag="snapshot"):
     right: ClassVar[Right | None] = "read"
 
 
+class NoteQuery(StreamRequest, frozen=True, tag="note-query", kw_only=True):
+    """-> nothing. What a query that was planned elsewhere asked of the stream, and what it has to read."""
+
+    right: ClassVar[Right | None] = "read"
+
+    predicate: Terms
+    objects_read: Count
+    objects_total: Count
+    bytes_read: Count
+    bytes_total: Count
+
+
 class ReportPipeline(NameRequest, frozen=True, tag="report-pipeline", kw_only=True):
     """How a pipeline does that writes to the stream. -> `PipelineReport`"""
 
@@ -257,6 +269,7 @@ Call = (
     | BulkCall
     | FileCall
     | GroupCall
+    | NoteQuery
     | ReportPipeline
     | ListPipelines
     | CreateToken
@@ -313,7 +326,13 @@ class Audit(Request, frozen=True, tag="audit"):
     right: ClassVar[Right | None] = "admin"
 
 
-Fetch = Scan | Get | ReadSegment | Objects | Audit | PollGroup
+class Queries(StreamRequest, frozen=True, tag="queries"):
+    """What was asked of the stream, with the literals of all who asked."""
+
+    right: ClassVar[Right | None] = "admin"
+
+
+Fetch = Scan | Get | ReadSegment | Objects | Audit | Queries | PollGroup
 
 
 # Records from a place on, and records in.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from millpond.model.definition import StreamDefinition
+from millpond.model.query_note import QueryNote
 
 if TYPE_CHECKING:
     from millpond.query.snapshot import Snapshot
@@ -55,6 +56,10 @@ class ServedStream(Protocol):
 
     def snapshot(self) -> Snapshot:
         """What is there now. Called once per stream and query, in the middle of Spark's planning: be quick."""
+        ...
+
+    def note_query(self, note: QueryNote) -> None:
+        """Put on record what a query asked of it, soon. Neither waits nor raises."""
         ...
 
     def door(self) -> Door:

@@ -1,0 +1,155 @@
+"""The history of queries, in the stream `_pond/queries`: what was asked of each stream, and what that had to read.
+
+A query only leaves a note in a queue that has an end; a thread of the background's puts what waits there on record. So
+a query is never slower for it and never fails by it: a note that finds no room, or cannot be written, is dropped and
+counted. Without a background notes wait until somebody asks for the history, or the pond is closed. Records are not
+synced: a power cut may take the last ones.
+
+Bounded: `query_history_max` records, none of them older than `query_history_seconds`, and a quarter more before the
+oldest are let go of. `query_history_max=0` turns it off. Records hold predicates with their literals, which may tell
+what somebody looked for: only who may administrate a stream is shown them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.clock import Clock
+from millpond.errors import MillpondError
+from millpond.ingest import Ingest
+from millpond.log.embedded.engine import EmbeddedLog
+from millpond.model import predicate as predicates
+from millpond.model.definition import StreamDefinition
+from millpond.model.offsets import ranges_between
+from millpond.model.query_note import QueryNote
+from millpond.model.schema import TIMESTAMP
+from millpond.settings import Settings
+
+QUERIES = StreamDefinition(
+    id=4,
+    name="_pond/queries",
+    schemas=(
+        pa.schema(
+            [
+                ("time", TIMESTAMP),
+                ("stream", pa.string()),
+                ("stream_id", pa.int64()),
+                ("predicate", pa.string()),
+                ("objects_read", pa.int64()),
+                ("objects_total", pa.int64()),
+                ("bytes_read", pa.int64()),
+                ("bytes_total", pa.int64()),
+            ]
+        ),
+    ),
+    settle=None,
+)
+# Notes that wait to be written: those of a few seconds of a busy node.
+WAITING_MAX = 4_096
+# Above what people write; a list of a million values teaches nothing, and would push out the others.
+_PREDICATE_BYTES_MAX = 64_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+logger = logging.getLogger(__name__)
+
+
+class QueryHistory:
+    """Thread-safe. `dropped`: notes that were not put on record, since this process has the pond open."""
+
+    def __init__(self, log: EmbeddedLog, clock: Clock, settings: Settings) -> None:
+        self._log, self._clock = log, clock
+        self._kept_max, self._kept_seconds = settings.query_history_max, settings.query_history_seconds
+        self._reserve_bytes = settings.disk_reserve_bytes
+        self._waiting: deque[tuple[int, StreamDefinition, QueryNote]] = deque()
+        self._lock = threading.Lock()
+        self._ingest = Ingest(QUERIES)
+        self.dropped = 0
+
+    def note(self, definition: StreamDefinition, note: QueryNote) -> None:
+        """A query was planned. Neither waits nor raises."""
+        if not self._kept_max:
+            return
+        if len(self._waiting) >= WAITING_MAX:
+            self.dropped += 1
+        else:
+            self._waiting.append((self._clock.now_micros(), definition, note))
+
+    def write(self) -> None:
+        """Put on record what waits."""
+        if not self._waiting:
+            return
+        with self._lock:
+            rows: list[dict[str, Any]] = []
+            taken = len(self._waiting)
+            for _ in range(taken):
+                rows += _row(*self._waiting.popleft())
+            try:
+                rows = rows if self._log.free_bytes() > self._reserve_bytes else []
+                if rows:
+                    now = self._clock.now_micros()
+                    parts = self._ingest.prepare(rows, now)
+                    self._log.append(QUERIES.id, parts, ingest_micros=now, durability="memory")
+                    self._trim()
+            except (MillpondError, OSError) as error:
+                logger.debug("queries were not put on record: %s", error)
+                rows = []
+            self.dropped += taken - len(rows)
+
+    def read(self, stream_id: int | None = None) -> pa.Table:
+        """The records, oldest first; those of one stream, if it is named."""
+        self.write()
+        found = self._records()
+        found = found.slice(max(0, found.num_rows - self._kept_max))
+        wanted = pc.greater_equal(found["time"], self._oldest())
+        if stream_id is not None:
+            wanted = pc.and_(wanted, pc.equal(found["stream_id"], stream_id))
+        return found.filter(wanted)
+
+    def _records(self) -> pa.Table:
+        batches = [
+            batch.select(QUERIES.schema.names)
+            for streamlet, offsets in self._ranges().items()
+            for batch in self._log.read(QUERIES.id, streamlet, offsets)
+        ]
+        return pa.Table.from_batches(batches, QUERIES.schema)
+
+    def _ranges(self) -> dict[int, Any]:
+        return ranges_between(self._log.starts(QUERIES.id), self._log.heads(QUERIES.id))
+
+    def _oldest(self) -> pa.Scalar:
+        oldest = self._clock.now_micros() - int(self._kept_seconds * 1_000_000)
+        return pa.scalar(max(0, oldest), TIMESTAMP)
+
+    def _trim(self) -> None:
+        """Let go of what is too old or too much; looked for once there is a quarter more than may be kept."""
+        for offsets in self._ranges().values():
+            if len(offsets) > self._kept_max + self._kept_max // 4:
+                times = self._records()["time"]
+                fresh = pc.sum(pc.greater_equal(times, self._oldest())).as_py() or 0
+                self._log.release(QUERIES.id, {0: offsets.stop - min(fresh, self._kept_max)})
+
+
+def _row(at_micros: int, definition: StreamDefinition, note: QueryNote) -> list[dict[str, Any]]:
+    """The record of a note, if it is one to keep."""
+    text = predicates.encode(note.predicate)
+    if len(text) > _PREDICATE_BYTES_MAX:
+        return []
+    return [
+        {
+            "time": _EPOCH + timedelta(microseconds=at_micros),
+            "stream": definition.name,
+            "stream_id": definition.id,
+            "predicate": text.decode(),
+            "objects_read": note.objects_read,
+            "objects_total": note.objects_total,
+            "bytes_read": note.bytes_read,
+            "bytes_total": note.bytes_total,
+        }
+    ]
