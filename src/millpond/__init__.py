@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millpond import errors, spark
+    from millpond.archive.index.kind import IndexKind
+    from millpond.archive.index.values import Values
     from millpond.archive.settle import SettleReport
     from millpond.client.connect import connect
     from millpond.consume.consumer import Consumer
@@ -39,6 +41,7 @@ _HOMES = {
     "Ack": ("millpond.log.engine", "Ack"),
     "Consumer": ("millpond.consume.consumer", "Consumer"),
     "Bytes": ("millpond.model.units", "Bytes"),
+    "IndexKind": ("millpond.archive.index.kind", "IndexKind"),
     "MillpondError": ("millpond.errors", "MillpondError"),
     "OffsetRange": ("millpond.model.offsets", "OffsetRange"),
     "Pond": ("millpond.pond.pond", "Pond"),
@@ -51,6 +54,7 @@ _HOMES = {
     "Stream": ("millpond.pond.stream", "Stream"),
     "StreamDefinition": ("millpond.model.definition", "StreamDefinition"),
     "StreamReader": ("millpond.query", "StreamReader"),
+    "Values": ("millpond.archive.index.values", "Values"),
     "connect": ("millpond.client.connect", "connect"),
     "errors": ("millpond.errors", ""),
     "open": ("millpond.pond.opening", "open_pond"),
@@ -63,6 +67,7 @@ __all__ = [
     "Ack",
     "Bytes",
     "Consumer",
+    "IndexKind",
     "MillpondError",
     "OffsetRange",
     "Pond",
@@ -75,6 +80,7 @@ __all__ = [
     "Stream",
     "StreamDefinition",
     "StreamReader",
+    "Values",
     "connect",
     "errors",
     "open",

@@ -73,7 +73,7 @@ def test_a_stale_entry_is_ignored(three: SettledStream) -> None:
         values[at] += 1
         entries = entries.set_column(entries.schema.get_field_index(column), column, pa.array(values, pa.int64()))
     plain = pa.table({"path": objects.paths, "bytes": objects.sizes, "rows": objects.rows})
-    aligned = ObjectIndex.align(plain, entries, stored_schema(SCHEMA))
+    aligned = ObjectIndex.empty(stored_schema(SCHEMA)).aligned(plain, entries)
     assert aligned.unknown == 2
     assert aligned.prune(Compare("=", "_offset", 1_000)).keep.tolist() == [True, False, True]
 
@@ -81,7 +81,7 @@ def test_a_stale_entry_is_ignored(three: SettledStream) -> None:
 def test_an_entry_without_an_object_is_ignored(three: SettledStream) -> None:
     objects = three.archive.snapshot().objects
     plain = pa.table({"path": objects.paths[:2], "bytes": objects.sizes[:2], "rows": objects.rows[:2]})
-    assert len(ObjectIndex.align(plain, objects.entries, stored_schema(SCHEMA))) == 2
+    assert len(ObjectIndex.empty(stored_schema(SCHEMA)).aligned(plain, objects.entries)) == 2
 
 
 def test_a_checkpoint_merges_index_files(three: SettledStream) -> None:

@@ -83,7 +83,7 @@ def test_pruning_never_drops_an_object_with_a_matching_row(predicate: Predicate,
         for each in objects
     ]
     for known in (stats, data.draw(forgotten(stats))):
-        keep, skipped_by = may_match(predicate, known)
+        keep, skipped_by, _ = may_match(predicate, known)
         assert all(kept or not needed for kept, needed in zip(keep, wanted, strict=True))
         assert sum(skipped_by.values()) == len(objects) - keep.sum()
 

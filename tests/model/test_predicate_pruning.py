@@ -125,7 +125,7 @@ def test_columns_are_compared_by_their_bounds() -> None:
 
 def test_each_skipped_object_is_counted_once_by_the_column_that_came_first() -> None:
     predicate = And((Compare(">", "n", 9), Compare("<", "f", 1.95), StartsWith("s", "b")))
-    keep, skipped_by = may_match(predicate, THREE)
+    keep, skipped_by, _ = may_match(predicate, THREE)
     assert keep.tolist() == [False, True, False]
     assert skipped_by == {"n": 1, "f": 1}
     either = Or((Compare("<", "n", 5), Compare(">", "f", 2.5)))

@@ -47,7 +47,9 @@ from millpond.archive.commit_file import (
     parse_commit,
 )
 from millpond.archive.durable import DurableLog
+from millpond.archive.index.blobs import BlobFiles
 from millpond.archive.index.entries import IndexFile, IndexFiles, merge
+from millpond.archive.index.stream_indexes import indexes_of
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.objects import parse_name
 from millpond.archive.repair import repair_log
@@ -91,7 +93,8 @@ class Ledger:
     def __init__(
         self, storage: Storage, root: str, definition: StreamDefinition, pond_id: str, clock: Clock, delta: DeltaLog
     ) -> None:
-        self.definition = definition
+        self._blobs = BlobFiles(storage, root)
+        self._define(definition)
         self.state: TableState | None = None
         self.set_aside: tuple[str, ...] = ()
         self.checkpoint_version = -1
@@ -102,6 +105,11 @@ class Ledger:
         self._pond_id = pond_id
         self._clock = clock
         self._durable = DurableLog(storage, root)
+
+    def _define(self, definition: StreamDefinition) -> None:
+        self.definition = definition
+        self.indexes = indexes_of(definition)
+        self.nothing = ObjectIndex.empty(stored_schema(definition.schema), self.indexes, self._blobs)
 
     def open(self) -> None:
         """Repair what a power cut left, then load."""
@@ -130,6 +138,7 @@ class Ledger:
                 None,
                 [*warnings, *loaded.warnings],
                 self._count_rows,
+                self.nothing,
             )
         except SettleConflict as error:
             hint = "the journal is older than the archive: restore both from one copy; nothing was changed here"
@@ -159,6 +168,7 @@ class Ledger:
             before,
             [*(() if before is None else before.warnings), *loaded.warnings],
             self._count_rows,
+            self.nothing,
         )
         return self.state
 
@@ -184,10 +194,11 @@ class Ledger:
         return state
 
     def alter(self, definition: StreamDefinition) -> None:
-        """The stream has more columns from here on; the table gets them with `add_missing_columns`."""
-        self.definition = definition
+        """The stream has more columns or other indexes from here on; the table gets the columns with
+        `add_missing_columns`."""
+        self._define(definition)
         if self.state is not None:
-            objects = self.state.objects.altered(stored_schema(definition.schema))
+            objects = self.state.objects.altered(stored_schema(definition.schema), self.indexes)
             self.state = replace(self.state, objects=objects)
 
     def add_missing_columns(self) -> TableState:
@@ -262,10 +273,9 @@ class Ledger:
     def truncate(self, definition: StreamDefinition) -> None:
         """The stream has a higher generation from here on, and nothing in the table is of it. The table is told with
         `begin_generation`."""
-        self.definition = definition
+        self._define(definition)
         if self.state is not None:
-            nothing = ObjectIndex.empty(stored_schema(definition.schema))
-            self.state = replace(self.state, boundary={}, objects=nothing)
+            self.state = replace(self.state, boundary={}, objects=self.nothing)
 
     def begin_generation(self) -> TableState:
         """Take every object out of the table, whoever put it there, end the boundary of the generation it states, and
@@ -288,8 +298,7 @@ class Ledger:
 
         version = known.version + 1
         self._step(version, metadata, write)
-        objects = ObjectIndex.empty(stored_schema(definition.schema))
-        return self._adopt(TableState(version, boundary, objects, 0, known.warnings, definition.generation))
+        return self._adopt(TableState(version, boundary, self.nothing, 0, known.warnings, definition.generation))
 
     def checkpoint(self) -> None:
         """Fold the log and the index up to now into one file each; what they replace in the index is removed.

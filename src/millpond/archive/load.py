@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from millpond.archive.index.entries import BYTES, PATH, ROWS
 from millpond.archive.index.minmax import MAX, MIN
+from millpond.archive.index.stream_indexes import indexes_of
 from millpond.archive.ledger import Change, Ledger, Refused
 from millpond.archive.object_index import with_columns
 from millpond.archive.objects import parse_name
@@ -130,7 +131,7 @@ class LoadWriter:
 
 def read_report(report: pa.Table, definition: StreamDefinition) -> WrittenObjects:
     """What tasks reported, joined, as the commit wants it; `InvalidInput` if it is not such a report."""
-    entries = with_columns(report, stored_schema(definition.schema))
+    entries = with_columns(report, stored_schema(definition.schema), indexes_of(definition))
     stats = report.schema.get_field_index(STATS)
     if stats < 0 or (report.num_rows and any(entries.column(name).null_count for name in (PATH, BYTES, ROWS))):
         raise InvalidInput("not a report of loaded objects", hint=f"it has {PATH}, {ROWS}, {BYTES} and {STATS}")

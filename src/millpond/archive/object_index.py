@@ -19,9 +19,12 @@ import pyarrow.compute as pc
 
 from millpond.archive.index.entries import BASE_FIELDS, BLOCKS, BYTES, PATH, ROWS
 from millpond.archive.index.minmax import entry_fields, stats_of
+from millpond.archive.index.pruning import Index, prune
+from millpond.archive.index.stream_indexes import NO_INDEXES, StreamIndexes
+from millpond.archive.index.view import Blobs, Entries
 from millpond.archive.objects import NAME_NUMBERS
 from millpond.model.predicate import Predicate
-from millpond.model.prune import Pruning, may_match
+from millpond.model.prune import Pruning
 from millpond.model.stats import Stats
 
 # Appending keeps chunks; past this many they are merged, so that no operation walks thousands of them.
@@ -31,17 +34,19 @@ _CHUNKS_MAX = 64
 class ObjectIndex:
     """Thread-safe: nothing changes but caches."""
 
-    def __init__(self, entries: pa.Table, schema: pa.Schema) -> None:
-        """`entries`: aligned, with all columns of `BASE_FIELDS`; `schema`: the stored schema."""
-        self._entries = with_columns(entries, schema)
-        self._schema = schema
+    def __init__(
+        self, entries: pa.Table, schema: pa.Schema, indexes: StreamIndexes = NO_INDEXES, blobs: Blobs | None = None
+    ) -> None:
+        """`entries`: aligned, with all columns of `BASE_FIELDS`; `schema`: the stored schema; `indexes`: the stream's;
+        `blobs`: where entries have what is too large for them."""
+        self._entries = with_columns(entries, schema, indexes)
+        self._schema, self._indexes, self._blobs = schema, indexes, blobs
 
     @classmethod
-    def empty(cls, schema: pa.Schema) -> ObjectIndex:
-        return cls(pa.schema(BASE_FIELDS).empty_table(), schema)
+    def empty(cls, schema: pa.Schema, indexes: StreamIndexes = NO_INDEXES, blobs: Blobs | None = None) -> ObjectIndex:
+        return cls(pa.schema(BASE_FIELDS).empty_table(), schema, indexes, blobs)
 
-    @classmethod
-    def align(cls, objects: pa.Table, entries: pa.Table, schema: pa.Schema) -> ObjectIndex:
+    def aligned(self, objects: pa.Table, entries: pa.Table) -> ObjectIndex:
         """Live objects (path, bytes, rows) with the entries that belong to them; of two for one path the later."""
         objects = _in_block_order(objects)
         at = {path: row for row, path in enumerate(entries.column(PATH).to_pylist())}
@@ -55,7 +60,7 @@ class ObjectIndex:
             found = entries.combine_chunks().take(pc.if_else(known, pa.chunked_array([rows]), None))
         for name in (PATH, BYTES, ROWS):
             found = found.set_column(found.schema.get_field_index(name), name, objects.column(name))
-        return cls(found, schema)
+        return ObjectIndex(found, self._schema, self._indexes, self._blobs)
 
     def __len__(self) -> int:
         return int(self._entries.num_rows)
@@ -84,6 +89,15 @@ class ObjectIndex:
     def stats(self) -> Stats:
         return stats_of(self._entries, self._schema)
 
+    @cached_property
+    def indexes(self) -> list[Index]:
+        """The kinds of the stream, each with its entries of these objects."""
+        columns = self._entries.column
+        return [
+            (one.kind, Entries({n: columns(f.name) for n, f in one.fields.items()}, len(self), blobs=self._blobs))
+            for one in self._indexes.used
+        ]
+
     @property
     def bytes_total(self) -> int:
         return int(self.sizes.sum())
@@ -101,7 +115,7 @@ class ObjectIndex:
         """Which objects a query with this predicate must read."""
         if predicate is None:
             return Pruning(np.ones(len(self), dtype=np.bool_), {})
-        return may_match(predicate, self.stats)
+        return prune(predicate, self.stats, self._schema, self.indexes)
 
     def changed(self, added: pa.Table | None, removed: Sequence[str] = ()) -> ObjectIndex:
         """After a commit that added these entries and removed these paths."""
@@ -115,17 +129,19 @@ class ObjectIndex:
             entries = pa.concat_tables([entries, added], promote_options="default")
         if entries.column(PATH).num_chunks > _CHUNKS_MAX:
             entries = entries.combine_chunks()
-        return ObjectIndex(entries, self._schema)
+        return ObjectIndex(entries, self._schema, self._indexes, self._blobs)
 
-    def altered(self, schema: pa.Schema) -> ObjectIndex:
-        """The same objects under a schema with more columns."""
-        return ObjectIndex(self._entries, schema)
+    def altered(self, schema: pa.Schema, indexes: StreamIndexes = NO_INDEXES) -> ObjectIndex:
+        """The same objects under a schema with more columns, or with other indexes."""
+        return ObjectIndex(self._entries, schema, indexes, self._blobs)
 
 
-def with_columns(entries: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Exactly the columns for `schema`: what is missing is unknown; what is left over or of another type is dropped."""
+def with_columns(entries: pa.Table, schema: pa.Schema, indexes: StreamIndexes = NO_INDEXES) -> pa.Table:
+    """Exactly the columns for `schema` and `indexes`: what is missing is unknown; what is left over or of another type
+    is dropped."""
     columns = []
-    fields = [*BASE_FIELDS, *entry_fields(schema)]
+    fields = [*BASE_FIELDS, *entry_fields(schema), *indexes.fields]
+    fields += [field for field in entries.schema if field.name.startswith(indexes.unknown)]
     for field in fields:
         at = entries.schema.get_field_index(field.name)
         if at >= 0 and entries.schema.field(at).type == field.type:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -87,6 +87,7 @@ class ObjectFacts:
     rows: int
     columns: Mapping[str, ColumnRange]
     checksums: bytes
+    entry: Mapping[str, Any] = field(default_factory=dict)  # what the stream's indexes say, by the names of columns
 
 
 def encode_object(table: pa.Table, definition: StreamDefinition) -> tuple[memoryview, ObjectFacts]:

@@ -25,7 +25,6 @@ from millpond.archive.objects import NAME_NUMBERS
 from millpond.archive.table import DeltaLog
 from millpond.errors import Damaged, SettleConflict
 from millpond.model.definition import StreamDefinition
-from millpond.model.schema import stored_schema
 
 _MODULUS = 1 << 128
 _APP_ID = re.compile(r"[^/]+/\d+/g(?P<generation>\d+)/s\d+\Z")
@@ -88,9 +87,11 @@ def load_state(
     before: TableState | None,
     warnings: Sequence[str],
     count_rows: Callable[[str], int],
+    nothing: ObjectIndex,
 ) -> TableState:
     """The state at the handle's version. `commits`: the newest ones, parsed; `before`: the state before them, None if
-    not known; `count_rows`: the rows of an object of which the log does not tell. `SettleConflict` if the table is of a
+    not known; `count_rows`: the rows of an object of which the log does not tell; `nothing`: an index of no objects,
+    which knows the stream's schema and indexes. `SettleConflict` if the table is of a
     higher generation than the stream was when its definition was handed out."""
     found = delta.objects()
     digest = objects_digest(zip(*(found.column(name).to_pylist() for name in ("path", "bytes", "rows")), strict=True))
@@ -102,7 +103,7 @@ def load_state(
             hint="nothing was written: go on with the newest generation of the stream",
         )
     mine = _counted(_of_generation(found, definition, generation), count_rows)
-    objects = ObjectIndex.align(mine, entries, stored_schema(definition.schema))
+    objects = nothing.aligned(mine, entries)
     return TableState(delta.version, boundary, objects, digest, tuple(warnings), generation)
 
 

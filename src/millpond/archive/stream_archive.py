@@ -215,7 +215,7 @@ class StreamArchive:
             if generation > self._generation:
                 self._generation = generation
                 self._snapshot = replace(
-                    self._snapshot, boundary={}, objects=ObjectIndex.empty(self._snapshot.schema), generation=generation
+                    self._snapshot, boundary={}, objects=self._ledger.nothing, generation=generation
                 )
 
     def finish_truncation(self) -> bool:
@@ -297,11 +297,10 @@ class StreamArchive:
         definition = ledger.definition
         schema = stored_schema(definition.schema)
         if state is None:
-            nothing = ObjectIndex.empty(schema)
             return SettledSnapshot(
-                -1, {}, nothing, ledger.root, schema, self._storage, generation=definition.generation
+                -1, {}, ledger.nothing, ledger.root, schema, self._storage, generation=definition.generation
             )
-        warnings = (*state.warnings, *((_OWED,) if is_owed(ledger) else ()))
+        warnings = (*state.warnings, *ledger.indexes.warnings, *((_OWED,) if is_owed(ledger) else ()))
         return SettledSnapshot(
             state.version,
             state.boundary,

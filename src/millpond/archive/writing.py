@@ -16,13 +16,15 @@ import secrets
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from millpond.archive.delta_stats import stats_json
+from millpond.archive.index.blobs import BlobWriter
 from millpond.archive.index.entries import BLOCKS, BYTES, PATH, ROWS
 from millpond.archive.index.minmax import entry_columns
+from millpond.archive.index.stream_indexes import indexes_of
 from millpond.archive.objects import ObjectFacts, ObjectName, encode_object
 from millpond.archive.partition import Partitioner
 from millpond.archive.table import Added
@@ -72,6 +74,8 @@ class ObjectWriter:
         *,
         object_bytes: int = OBJECT_BYTES,
     ) -> None:
+        self._indexes = indexes_of(definition)
+        self._blobs = BlobWriter(block)
         self._storage = storage
         self._root = root
         self._definition = definition
@@ -116,7 +120,10 @@ class ObjectWriter:
             for name, done in zip(self._names, self._done, strict=True)
         ]
         partitions = len({name.start for name in self._names})
-        return WrittenObjects(added, self._entries(added), partitions, self._rows, self._bytes_in)
+        entries = self._entries(added)
+        if len(self._blobs):
+            self._blobs.put(self._storage, self._root)
+        return WrittenObjects(added, entries, partitions, self._rows, self._bytes_in)
 
     def discard(self) -> None:
         """Remove what was written. Only when it is certain that no commit names it."""
@@ -124,6 +131,9 @@ class ObjectWriter:
         for name in self._names:
             with contextlib.suppress(OSError):  # never written, or cannot be removed: then it stays, invisible
                 self._storage.remove(posixpath.join(self._root, str(name)))
+        if len(self._blobs):
+            with contextlib.suppress(OSError):
+                self._blobs.remove(self._storage, self._root)
 
     def _gather(self, start: int, part: pa.RecordBatch) -> None:
         for piece in _pieces(part, self._object_bytes):
@@ -170,7 +180,7 @@ class ObjectWriter:
             table = table.combine_chunks()
         data, facts = encode_object(table, self._definition)
         self._storage.put(posixpath.join(self._root, str(name)), data)
-        return facts
+        return replace(facts, entry=self._indexes.entry(table))
 
     def _entries(self, added: list[Added]) -> pa.Table | None:
         if not added:
@@ -181,7 +191,8 @@ class ObjectWriter:
             BYTES: pa.array([one.bytes for one in added], pa.int64()),
             BLOCKS: pa.array([done.checksums for done in self._done], pa.binary()),
         }
-        return pa.table(columns | entry_columns(self._schema, [done.columns for done in self._done]))
+        told = self._indexes.columns([done.entry for done in self._done], self._blobs)
+        return pa.table(columns | entry_columns(self._schema, [done.columns for done in self._done]) | told)
 
 
 def _pieces(batch: pa.RecordBatch, size: int) -> Iterable[pa.RecordBatch]:

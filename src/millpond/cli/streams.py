@@ -65,6 +65,8 @@ def create(
     ttl: Annotated[str | None, typer.Option(help="how long records are kept, e.g. 30d; otherwise for good")] = None,
     keep: Annotated[str | None, typer.Option(help="store only what meets a condition: 'temp > -50'")] = None,
     only: Annotated[list[str] | None, typer.Option(help="a column to store; otherwise all are")] = None,
+    index: Annotated[list[str] | None, typer.Option(help='an index: "values:city", "bloom:vid,rate=0.01"')] = None,
+    layout: Annotated[str | None, typer.Option(help='which rows share an object: "kdtree:lat,lon,buckets=128"')] = None,
     exist_ok: Annotated[bool, typer.Option("--exist-ok", help="do nothing if it is there already")] = False,
 ) -> None:
     """Create a stream.
@@ -73,6 +75,7 @@ def create(
     Examples:
       millpond create grid/meters --schema "vid string, city string, temp double, date timestamp" \\
           --key vid --key city --event-time date --streamlets 4
+      millpond create grid/meters --like readings.ndjson --index values:city --layout kdtree:lat,lon,buckets=128
       millpond create grid/meters --like readings.ndjson --key vid
       millpond create web/hooks --raw
     """
@@ -95,6 +98,8 @@ def create(
             ttl=ttl,
             keep=keep,
             only=only or None,
+            indexes=index or (),
+            layout=layout,
             exist_ok=exist_ok,
         )
         described = description(stream)
@@ -196,8 +201,12 @@ def alter(
     name: StreamName,
     add: Annotated[str | None, typer.Option(help='columns to add, e.g. "humidity double, tags array<string>"')] = None,
     ttl: Annotated[str | None, typer.Option(help='how long records are kept, e.g. 30d; "never" for good')] = None,
+    index: Annotated[
+        list[str] | None, typer.Option(help='all indexes from now on, e.g. values:city; or "none"')
+    ] = None,
+    layout: Annotated[str | None, typer.Option(help='the layout of what settles from now on; or "none"')] = None,
 ) -> None:
-    """Add columns to a stream, or change how long records are kept.
+    """Add columns to a stream, or change how long records are kept, its indexes or its layout.
 
     New columns are null in the records that are there. A shorter ttl takes effect at once.
 
@@ -205,17 +214,24 @@ def alter(
     Examples:
       millpond alter grid/meters --add "humidity double"
       millpond alter grid/meters --ttl 30d
+      millpond alter grid/meters --index values:city --index bloom:vid
     """
     import pyarrow as pa
 
     from millpond.model.schema_text import parse_schema
 
-    if add is None and ttl is None:
-        raise InvalidValue("nothing to alter", hint="give --add or --ttl")
+    if add is None and ttl is None and not index and layout is None:
+        raise InvalidValue("nothing to alter", hint="give --add, --ttl, --index or --layout")
     session = session_of(context)
     with session.open() as pond:
         schema = None if add is None else pa.schema([*pond.stream(name).schema, *parse_schema(add)])
-        stream = pond.alter_stream(name, schema, ttl=... if ttl is None else None if ttl == "never" else ttl)
+        stream = pond.alter_stream(
+            name,
+            schema,
+            ttl=... if ttl is None else None if ttl == "never" else ttl,
+            indexes=... if not index else () if index == ["none"] else index,
+            layout=... if layout is None else None if layout == "none" else layout,
+        )
         described = description(stream)
     session.output.say(f"{name}: {described['schema']}" if ttl is None else f"{name}: {_kept(described)}")
     if session.output.json:

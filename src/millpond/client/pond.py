@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from millpond.archive.specs import given_indexes
 from millpond.client.connection import Connection
 from millpond.client.files import ServedFile
 from millpond.client.groups import RemoteGroupDesk
@@ -29,6 +30,7 @@ from millpond.ingest.producer import Producer
 from millpond.model.definition import Durability, Settle, new_definition, parse_ttl
 from millpond.model.names import check_name
 from millpond.model.schema import check_schema, encode_schema
+from millpond.model.spec import GivenSpec, as_spec
 from millpond.model.units import Duration, Size
 from millpond.wire import requests as ask
 from millpond.wire.answers import DropPlan, Node, StreamInfo
@@ -70,6 +72,8 @@ class RemotePond(ConsumerFace, WithFiles):
         ttl: Duration | None = None,
         keep: str | None = None,
         only: Sequence[str] | None = None,
+        indexes: Sequence[GivenSpec] = (),
+        layout: GivenSpec | None = None,
         exist_ok: bool = False,
     ) -> RemoteStream:
         """Create a stream. Without a schema it takes raw events: time, headers, body.
@@ -80,6 +84,8 @@ class RemotePond(ConsumerFace, WithFiles):
         `file`: bytes by position, for `open_file`.
         `ttl`: how long a record is kept after its ingestion ("30d"); None means for good. `keep`: a condition over the
         columns of `schema` ("temp > -50"); records that do not meet it are not stored. `only`: the columns that are.
+        `indexes`: what is known of settled objects besides the range of every ordered column, so that queries leave
+        objects out: `[Values("city")]`, or "values:city". `layout`: which rows share an object: `KdTree("lat", "lon")`.
         """
         wanted = new_definition(
             name,
@@ -95,6 +101,8 @@ class RemotePond(ConsumerFace, WithFiles):
             ttl=ttl,
             keep=keep,
             only=only,
+            indexes=given_indexes(indexes),
+            layout=None if layout is None else as_spec(layout),
         )
         when = None if settle is None else ask.SettleSpec(_seconds(settle.every_seconds), f"{settle.bytes_live}B")
         request = ask.Create(
@@ -111,6 +119,8 @@ class RemotePond(ConsumerFace, WithFiles):
             ttl=None if wanted.ttl_seconds is None else _seconds(wanted.ttl_seconds),
             keep=keep,
             only=None if only is None else tuple(only),
+            indexes=tuple(spec.plain() for spec in wanted.indexes),
+            layout=None if wanted.layout is None else wanted.layout.plain(),
             exist_ok=exist_ok,
         )
         made = self._stream_of(self._connection.ask(request, StreamInfo))
@@ -133,16 +143,32 @@ class RemotePond(ConsumerFace, WithFiles):
         return sorted(map(self._stream_of, self._infos()), key=lambda stream: stream.name)
 
     def alter_stream(
-        self, name: str, schema: pa.Schema | None = None, *, ttl: Duration | EllipsisType | None = ...
+        self,
+        name: str,
+        schema: pa.Schema | None = None,
+        *,
+        ttl: Duration | EllipsisType | None = ...,
+        indexes: Sequence[GivenSpec] | EllipsisType = ...,
+        layout: GivenSpec | EllipsisType | None = ...,
     ) -> RemoteStream:
         """Add nullable columns: `schema` is the old one with more at the end; anything else is refused.
 
         `ttl`: how long a record is kept from now on, also those that are there; None: for good. A shorter one takes
-        effect at once: what is older is not given out any more, and dropped soon after."""
+        effect at once: what is older is not given out any more, and dropped soon after. `indexes`: all that there are
+        from now on; `stream.rebuild_indexes()` makes their entries for what has settled before. `layout`: that of what
+        settles from now on; None: none."""
         request = ask.Alter(
             check_name(name),
             schema_arrow=None if schema is None else encode_schema(check_schema(schema)),
             ttl=msgspec.UNSET if isinstance(ttl, EllipsisType) else _ttl(ttl),
+            indexes=msgspec.UNSET
+            if isinstance(indexes, EllipsisType)
+            else tuple(spec.plain() for spec in given_indexes(indexes)),
+            layout=msgspec.UNSET
+            if isinstance(layout, EllipsisType)
+            else None
+            if layout is None
+            else as_spec(layout).plain(),
         )
         altered = self._stream_of(self._connection.ask(request, StreamInfo))
         self._watch.look()

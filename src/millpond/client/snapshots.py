@@ -11,6 +11,8 @@ import threading
 import msgspec
 import pyarrow as pa
 
+from millpond.archive.index.blobs import BlobFiles
+from millpond.archive.index.stream_indexes import indexes_of
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.snapshot import SettledSnapshot
 from millpond.client.connection import Connection
@@ -68,7 +70,9 @@ def _marked(entries: pa.Table) -> tuple[StreamDefinition, SnapshotMark]:
 
 def _settled(definition: StreamDefinition, mark: SnapshotMark, entries: pa.Table) -> SettledSnapshot:
     schema = stored_schema(definition.schema)
-    objects = ObjectIndex(entries.replace_schema_metadata(None), schema)
+    storage, indexes = LocalStorage(), indexes_of(definition)
+    objects = ObjectIndex(entries.replace_schema_metadata(None), schema, indexes, BlobFiles(storage, mark.root))
+    warnings = (*mark.warnings, *(one for one in indexes.warnings if one not in mark.warnings))
     return SettledSnapshot(
-        mark.version, mark.boundary, objects, mark.root, schema, LocalStorage(), mark.warnings, definition.generation
+        mark.version, mark.boundary, objects, mark.root, schema, storage, warnings, definition.generation
     )

@@ -13,6 +13,7 @@ from millpond.errors import InvalidSchema, InvalidValue
 from millpond.model.names import check_name, directory_of
 from millpond.model.predicate import Predicate
 from millpond.model.schema import RAW_EVENTS, check_alteration, check_schema
+from millpond.model.spec import Spec
 from millpond.model.units import Bytes, Duration, Seconds, Size, parse_bytes, parse_seconds
 
 Durability = Literal["disk", "os", "memory"]
@@ -40,6 +41,8 @@ def new_definition(
     keep: str | None = None,
     keep_terms: Predicate | None = None,
     only: Sequence[str] | None = None,
+    indexes: tuple[Spec, ...] = (),
+    layout: Spec | None = None,
 ) -> StreamDefinition:
     """A stream as it is asked for, checked; the catalog gives it its id. Without a schema: raw events. `keep_terms` is
     what `keep` says."""
@@ -61,6 +64,8 @@ def new_definition(
         keep=keep,
         keep_terms=keep_terms,
         sent=None if only is None else sent,
+        indexes=indexes,
+        layout=layout,
     )
 
 
@@ -75,13 +80,22 @@ def _projected(sent: pa.Schema, only: Sequence[str]) -> pa.Schema:
 
 
 def altered_definition(
-    definition: StreamDefinition, schema: pa.Schema | None, ttl: Duration | EllipsisType | None
+    definition: StreamDefinition,
+    schema: pa.Schema | None,
+    ttl: Duration | EllipsisType | None,
+    indexes: tuple[Spec, ...] | EllipsisType = ...,
+    layout: Spec | EllipsisType | None = ...,
 ) -> StreamDefinition:
-    """A stream with other columns or another ttl, checked; what is not named (None, `...`) stays as it is."""
+    """A stream with other columns, ttl, indexes or layout, checked; what is not named (None for a schema, else `...`)
+    stays as it is."""
     if schema is not None:
         grown = check_alteration(definition.schema, schema)
         definition = definition if grown.equals(definition.schema) else definition.altered(grown)
-    return definition if isinstance(ttl, EllipsisType) else replace(definition, ttl_seconds=parse_ttl(ttl))
+    if not isinstance(ttl, EllipsisType):
+        definition = replace(definition, ttl_seconds=parse_ttl(ttl))
+    if not isinstance(indexes, EllipsisType):
+        definition = replace(definition, indexes=indexes)
+    return definition if isinstance(layout, EllipsisType) else replace(definition, layout=layout)
 
 
 def parse_ttl(ttl: Duration | None) -> float | None:
@@ -143,6 +157,8 @@ class StreamDefinition:
     keep: str | None = None  # a condition over what is sent: other records are not stored
     keep_terms: Predicate | None = None  # the same, understood
     sent: pa.Schema | None = None  # what is sent, if that is more than what is stored
+    indexes: tuple[Spec, ...] = ()  # what is known of its objects, besides the range of every ordered column
+    layout: Spec | None = None  # which rows are put into one object
 
     def __post_init__(self) -> None:
         if not 1 <= self.streamlets <= STREAMLETS_MAX:
@@ -169,6 +185,18 @@ class StreamDefinition:
             kind = self._field(self.event_time, "event time").type
             if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
                 raise InvalidSchema(f"event time {self.event_time!r} has type {kind}", hint="a timestamp or a date")
+        self._check_specs()
+
+    def _check_specs(self) -> None:
+        """Their columns are there. Whether a kind takes them is for whoever knows the kind."""
+        for spec in (*self.indexes, *((self.layout,) if self.layout else ())):
+            for column in spec.columns:
+                self._field(column, f"{spec.kind}:")
+        keys = [spec.key for spec in self.indexes]
+        if len(set(keys)) != len(keys):
+            raise InvalidValue(f"indexes {keys} name one twice", hint="an index of a kind over the same columns once")
+        if self.file and (self.indexes or self.layout):
+            raise InvalidValue(f"{self.name} is a file, and a file has no indexes and no layout", hint="leave them out")
 
     def _field(self, column: str, role: str) -> pa.Field:
         if self.schema.get_field_index(column) < 0:

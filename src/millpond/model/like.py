@@ -50,3 +50,19 @@ def parse_like(pattern: str) -> LikePattern:
                 wildcards.append("")
         position += 1
     return LikePattern("".join(prefix), bool(wildcards), wildcards == ["%"], rf"(?s)\A{''.join(regex)}\z")
+
+
+def plain_runs(pattern: str) -> list[tuple[str, bool, bool]]:
+    """The runs of plain characters between wildcards, unescaped: (run, is it at the start, is it at the end)."""
+    runs: list[str] = [""]
+    escaped = False
+    for character in pattern:
+        if not escaped and character == "\\":
+            escaped = True
+        elif not escaped and character in "%_":
+            runs.append("")
+        else:
+            runs[-1] += character
+            escaped = False
+    last = len(runs) - 1
+    return [(run, number == 0, number == last) for number, run in enumerate(runs)]

@@ -10,8 +10,9 @@ known bound also says that there is no NaN (see `model.stats`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -53,10 +54,12 @@ NEVER_TRUE = "(never true)"
 
 
 class Pruning(NamedTuple):
-    """`keep[i]`: must object i be read? `skipped_by`: how many objects each column ruled out, each counted once."""
+    """`keep[i]`: must object i be read? `skipped_by`: how many objects each column or index ruled out, each counted
+    once. `failures`: which indexes failed, and how; they ruled out nothing."""
 
     keep: Mask
     skipped_by: dict[str, int]
+    failures: Mapping[str, str] = MappingProxyType({})
 
 
 def may_match(predicate: Predicate, stats: Stats) -> Pruning:
@@ -75,6 +78,13 @@ def may_match(predicate: Predicate, stats: Stats) -> Pruning:
             skipped_by[label] = skipped_by.get(label, 0) + left - still
         left = still
     return Pruning(keep, skipped_by)
+
+
+def keep_by_ranges(term: Predicate, stats: Stats) -> Mask:
+    """Which objects may hold a row that satisfies a bound term (see `truth`). Columns without statistics: all."""
+    if not columns_of(term) <= stats.columns.keys():
+        return np.ones(len(stats), dtype=np.bool_)
+    return _keep(term, stats)
 
 
 def _keep(node: Predicate, stats: Stats) -> Mask:

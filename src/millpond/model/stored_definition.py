@@ -7,6 +7,7 @@ import msgspec
 from millpond.model import predicate as predicates
 from millpond.model.definition import Durability, Settle, StreamDefinition
 from millpond.model.schema import decode_schema, encode_schema
+from millpond.model.spec import PlainSpec, spec_of
 from millpond.model.units import Bytes, Seconds
 
 
@@ -31,6 +32,8 @@ class StoredDefinition(msgspec.Struct, omit_defaults=True):
     keep: str | None = None
     keep_terms: str | None = None
     sent: str | None = None
+    indexes: list[PlainSpec] = []
+    layout: PlainSpec | None = None
 
 
 def encode_definition(definition: StreamDefinition) -> str:
@@ -55,6 +58,8 @@ def encode_definition(definition: StreamDefinition) -> str:
         keep=definition.keep,
         keep_terms=None if definition.keep_terms is None else predicates.encode(definition.keep_terms).decode(),
         sent=None if definition.sent is None else encode_schema(definition.sent),
+        indexes=[spec.plain() for spec in definition.indexes],
+        layout=None if definition.layout is None else definition.layout.plain(),
     )
     return msgspec.json.encode(stored).decode()
 
@@ -83,4 +88,6 @@ def decode_definition(body: str) -> StreamDefinition:
         keep=stored.keep,
         keep_terms=None if stored.keep_terms is None else predicates.decode(stored.keep_terms.encode()),
         sent=None if stored.sent is None else decode_schema(stored.sent),
+        indexes=tuple(map(spec_of, stored.indexes)),
+        layout=None if stored.layout is None else spec_of(stored.layout),
     )

@@ -241,6 +241,8 @@ class PondDesk:
             ttl=request.ttl,
             keep=request.keep,
             only=request.only,
+            indexes=request.indexes,
+            layout=request.layout,
             exist_ok=request.exist_ok,
         )
         return made.info()
@@ -252,13 +254,17 @@ class PondDesk:
             raise InvalidValue(
                 "an alteration names the whole schema or the columns to add", hint='one of the two, e.g. "add"'
             )
-        if whole is None and added is None and ttl is ...:
-            raise InvalidValue("an alteration that names nothing", hint='e.g. "add" for columns, or "ttl"')
+        indexes = ... if isinstance(request.indexes, msgspec.UnsetType) else request.indexes
+        layout = ... if isinstance(request.layout, msgspec.UnsetType) else request.layout
+        if whole is None and added is None and all(one is ... for one in (ttl, indexes, layout)):
+            raise InvalidValue(
+                "an alteration that names nothing", hint='e.g. "add" for columns, "ttl", "indexes" or "layout"'
+            )
         if added is not None:
             whole = pa.schema([*self._stream(request).schema, *added])
         if whole is not None:
             self._bounds.check(request.stream, whole)
-        return self._pond.alter_stream(request.stream, whole, ttl=ttl).info()
+        return self._pond.alter_stream(request.stream, whole, ttl=ttl, indexes=indexes, layout=layout).info()
 
     def _drop(self, caller: Caller, request: ask.Drop) -> DropPlan:
         status = self._stream(request).status()

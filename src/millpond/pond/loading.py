@@ -85,7 +85,8 @@ class Loading:
                 return None
             current.committing = True
         try:
-            whole = pa.concat_tables([current.reports[at] for at in sorted(current.reports)])
+            reports = [current.reports[at] for at in sorted(current.reports)]
+            whole = pa.concat_tables(reports, promote_options="default")
             done = self._archive.commit_load(current.load, whole)
         except Unavailable:
             raise  # the last part is sent again, and the others are still needed

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from millpond.archive.specs import check_kinds, checked_indexes, checked_layout
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
 from millpond.consume.coordinator import Coordinator
@@ -25,6 +26,7 @@ from millpond.ingest.producer import Producer
 from millpond.log.embedded.engine import EmbeddedLog
 from millpond.model.definition import Durability, Settle, StreamDefinition, altered_definition, new_definition
 from millpond.model.names import check_name
+from millpond.model.spec import GivenSpec
 from millpond.model.stored_definition import encode_definition
 from millpond.model.units import Duration, Size
 from millpond.pond.background import Background
@@ -110,6 +112,8 @@ class Pond(ConsumerFace, WithFiles):
         ttl: Duration | None = None,
         keep: str | None = None,
         only: Sequence[str] | None = None,
+        indexes: Sequence[GivenSpec] = (),
+        layout: GivenSpec | None = None,
         exist_ok: bool = False,
     ) -> Stream:
         """Create a stream. Without a schema it takes raw events: time, headers, body.
@@ -120,6 +124,8 @@ class Pond(ConsumerFace, WithFiles):
         `file`: bytes by position, for `open_file`.
         `ttl`: how long a record is kept after its ingestion ("30d"); None means for good. `keep`: a condition over the
         columns of `schema` ("temp > -50"); records that do not meet it are not stored. `only`: the columns that are.
+        `indexes`: what is known of settled objects besides the range of every ordered column, so that queries leave
+        objects out: `[Values("city")]`, or "values:city". `layout`: which rows share an object: `KdTree("lat", "lon")`.
         """
         definition = new_definition(
             name,
@@ -136,7 +142,10 @@ class Pond(ConsumerFace, WithFiles):
             keep=keep,
             keep_terms=None if keep is None else sifting(keep, schema),
             only=only,
+            indexes=checked_indexes(indexes),
+            layout=None if layout is None else checked_layout(layout),
         )
+        check_kinds(definition)
         with self._changing():
             if name in self._streams:
                 if exist_ok:
@@ -166,15 +175,30 @@ class Pond(ConsumerFace, WithFiles):
         return sorted(self._stream_list(), key=lambda stream: stream.name)
 
     def alter_stream(
-        self, name: str, schema: pa.Schema | None = None, *, ttl: Duration | EllipsisType | None = ...
+        self,
+        name: str,
+        schema: pa.Schema | None = None,
+        *,
+        ttl: Duration | EllipsisType | None = ...,
+        indexes: Sequence[GivenSpec] | EllipsisType = ...,
+        layout: GivenSpec | EllipsisType | None = ...,
     ) -> Stream:
         """Add nullable columns: `schema` is the old one with more at the end; anything else is refused.
 
         `ttl`: how long a record is kept from now on, also those that are there; None: for good. A shorter one takes
-        effect at once: what is older is not given out any more, and dropped soon after."""
+        effect at once: what is older is not given out any more, and dropped soon after. `indexes`: all that there are
+        from now on; `stream.rebuild_indexes()` makes their entries for what has settled before. `layout`: that of what
+        settles from now on; None: none."""
         with self._changing():
             stream = self.stream(name)
-            definition = altered_definition(stream.definition, schema, ttl)
+            definition = altered_definition(
+                stream.definition,
+                schema,
+                ttl,
+                indexes if isinstance(indexes, EllipsisType) else checked_indexes(indexes),
+                layout if layout is None or isinstance(layout, EllipsisType) else checked_layout(layout),
+            )
+            check_kinds(definition, stream.definition)
             if definition == stream.definition:
                 return stream
             self._record("alter", definition)

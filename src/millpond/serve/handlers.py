@@ -133,7 +133,8 @@ async def describe(door: RestDoor, asked: Asked) -> Response:
 
 async def alter(door: RestDoor, asked: Asked) -> Response:
     body: AlterBody = await asked.message(AlterBody, door.settings)
-    return await _call(door, asked, ask.Alter(asked.name, schema=body.schema, add=body.add, ttl=body.ttl))
+    fields = {name: getattr(body, name) for name in body.__struct_fields__}
+    return await _call(door, asked, ask.Alter(asked.name, **fields))
 
 
 async def drop(door: RestDoor, asked: Asked) -> Response:

@@ -143,15 +143,19 @@ class CreateBody(Struct, frozen=True, forbid_unknown_fields=True):
     ttl: ask.Units | None = None
     keep: ask.Where | None = None
     only: ask.Columns | None = None
+    indexes: ask.Specs = ()
+    layout: ask.SpecForm | None = None
 
 
 class AlterBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The columns to add, or the whole schema, which only adds columns at the end; and how long records are kept: null
-    means for good."""
+    """The columns to add, or the whole schema, which only adds columns at the end; how long records are kept: null
+    means for good; all indexes, in place of those that there are; the layout of what settles from now on."""
 
     add: ask.Schema | None = None
     schema: ask.Schema | None = None
     ttl: ask.Units | UnsetType | None = UNSET
+    indexes: ask.Specs | UnsetType = UNSET
+    layout: ask.SpecForm | UnsetType | None = UNSET
 
 
 class PipelineBody(Struct, frozen=True, forbid_unknown_fields=True):

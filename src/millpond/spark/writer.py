@@ -104,7 +104,7 @@ def load(frame: DataFrame, bulk: Bulk, job: str, *, number: int | None = None, r
             found = _run(frame, task, "task int, rows long, report binary")
             reports = [pa.ipc.open_stream(row["report"]).read_all() for row in found if row["rows"]]
             if reports:
-                bulk.commit_load(ticket.load, pa.concat_tables(reports))
+                bulk.commit_load(ticket.load, pa.concat_tables(reports, promote_options="default"))
     finally:
         with contextlib.suppress(MillpondError):  # its lease ends by itself
             bulk.abort_load(ticket.load)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from millpond.model.definition import Durability, Settle, StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.model.schema_text import parse_schema, parse_type, schema_text, type_text
+from millpond.model.spec import PlainSpec, spec_of
 from millpond.model.units import Bytes, Seconds
 
 # The key of a schema's metadata under which `Objects` sends its `SnapshotMark`.
@@ -60,6 +61,8 @@ class StreamInfo:
     ttl_seconds: float | None = None
     keep: str | None = None
     sent: str | None = None  # the columns that are sent, if more than are stored
+    indexes: tuple[PlainSpec, ...] = ()
+    layout: PlainSpec | None = None
 
     @classmethod
     def of(cls, definition: StreamDefinition, archive: str) -> StreamInfo:
@@ -86,6 +89,8 @@ class StreamInfo:
             ttl_seconds=definition.ttl_seconds,
             keep=definition.keep,
             sent=None if definition.sent is None else schema_text(definition.sent),
+            indexes=tuple(spec.plain() for spec in definition.indexes),
+            layout=None if definition.layout is None else definition.layout.plain(),
         )
 
     def definition(self) -> StreamDefinition:
@@ -111,6 +116,8 @@ class StreamInfo:
             ttl_seconds=self.ttl_seconds,
             keep=self.keep,
             sent=None if self.sent is None else parse_schema(self.sent),
+            indexes=tuple(map(spec_of, self.indexes)),
+            layout=None if self.layout is None else spec_of(self.layout),
         )
 
 

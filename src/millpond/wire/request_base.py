@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
+from millpond.model import spec
 from millpond.model.names import NAME_LENGTH_MAX
 from millpond.model.schema import COLUMNS_MAX, SYSTEM_COLUMNS
 from millpond.wire.access import Right
@@ -24,6 +25,11 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Stage = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 # A number with its unit, as everywhere: "60s", "128MB".
 Units = Annotated[str, msgspec.Meta(max_length=40)]
+# An index or a layout: "values:city", or its kind, its columns, and its options beside them (see `model.spec`).
+SpecOption = bool | int | float | Annotated[str, msgspec.Meta(max_length=spec.TEXT_MAX)]
+SpecColumns = Annotated[tuple[Column, ...], msgspec.Meta(min_length=1, max_length=spec.COLUMNS_MAX)]
+SpecForm = Annotated[str, msgspec.Meta(max_length=spec.TEXT_MAX)] | dict[str, SpecOption | SpecColumns]
+Specs = Annotated[tuple[SpecForm, ...], msgspec.Meta(max_length=spec.SPECS_MAX)]
 # Where a read begins, in plain values: see `query.positions`.
 Place = Annotated[str, msgspec.Meta(max_length=100_000)] | int | dict[int, int]
 

@@ -29,6 +29,8 @@ from millpond.wire.request_base import (
     NameRequest,
     Place,
     Request,
+    SpecForm,
+    Specs,
     Stage,
     StreamRequest,
     Terms,
@@ -37,7 +39,19 @@ from millpond.wire.request_base import (
 )
 
 # Whoever makes requests finds what they are made of here as well.
-__all__ = ["Column", "Columns", "Name", "NameRequest", "Place", "Request", "StreamRequest", "Units", "Where"]
+__all__ = [
+    "Column",
+    "Columns",
+    "Name",
+    "NameRequest",
+    "Place",
+    "Request",
+    "SpecForm",
+    "Specs",
+    "StreamRequest",
+    "Units",
+    "Where",
+]
 
 # Calls: one message back.
 
@@ -96,12 +110,14 @@ class Create(NameRequest, frozen=True, tag="create"):
     ttl: Units | None = None
     keep: Where | None = None
     only: Columns | None = None
+    indexes: Specs = ()
+    layout: SpecForm | None = None
     exist_ok: bool = False
 
 
 class Alter(StreamRequest, frozen=True, tag="alter"):
-    """-> `StreamInfo`. The whole schema, which only adds columns at the end, or the columns to add; and how long
-    records are kept, for good if that is null."""
+    """-> `StreamInfo`. The whole schema, which only adds columns at the end, or the columns to add; how long records
+    are kept, for good if that is null; all indexes, in place of those there are; the layout of what settles next."""
 
     right: ClassVar[Right | None] = "admin"
 
@@ -109,6 +125,8 @@ class Alter(StreamRequest, frozen=True, tag="alter"):
     schema_arrow: Annotated[str, msgspec.Meta(max_length=2_000_000)] | None = None
     add: Schema | None = None
     ttl: Units | msgspec.UnsetType | None = msgspec.UNSET
+    indexes: Specs | msgspec.UnsetType = msgspec.UNSET
+    layout: SpecForm | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Drop(StreamRequest, frozen=True, tag="drop"):
