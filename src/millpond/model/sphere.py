@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from millpond.errors import InvalidPredicate
+
 # The mean radius of the Earth (IUGG R1).
 RADIUS_METERS = 6_371_008.8
 # About a meter: far more than the rounding of any formula here. It is worst for a distance of half a great circle,
@@ -24,6 +26,15 @@ RADIUS_METERS = 6_371_008.8
 SLACK_DEGREES = 1e-5
 # So near a pole the width of a box is not worth computing, nor is it well conditioned.
 POLE_DEGREES = 1e-4
+
+# The functions of places, with their arguments, that there are in every kind of SQL.
+FUNCTIONS = {
+    "st_box": ("lat", "lon", "south", "west", "north", "east"),
+    "st_near": ("lat", "lon", "to_lat", "to_lon", "meters"),
+    "st_distance": ("lat", "lon", "to_lat", "to_lon"),
+}
+_LATITUDES = ("south", "north", "to_lat")
+_LONGITUDES = ("west", "east", "to_lon")
 
 
 class Around(NamedTuple):
@@ -49,6 +60,33 @@ def around(lat: float, lon: float, meters: float) -> Around:
     return Around(
         south, north, _below(west + 360.0 if west < -180.0 else west), _above(east - 360.0 if east > 180.0 else east)
     )
+
+
+def checked_box(south: float, west: float, north: float, east: float) -> Around:
+    """A box that a user gave. Raises InvalidPredicate."""
+    for label, value in (("south", south), ("west", west), ("north", north), ("east", east)):
+        checked_number("st_box", label, value)
+    if south > north:
+        raise InvalidPredicate(f"st_box has its south ({south:g}) above its north ({north:g})", hint=usage("st_box"))
+    return Around(float(south), float(north), float(west), float(east))
+
+
+def checked_number(function: str, label: str, number: float) -> float:
+    """An argument that a user gave to one of the functions. Raises InvalidPredicate."""
+    most = 90 if label in _LATITUDES else 180 if label in _LONGITUDES else math.inf
+    if not math.isfinite(number):
+        raise InvalidPredicate(f"{label} of {function} cannot be {number}", hint=usage(function))
+    if abs(number) > most:
+        raise InvalidPredicate(
+            f"{label} of {function} is {number:g}: degrees must be within -{most} and {most}", hint=usage(function)
+        )
+    if label == "meters" and number < 0:
+        raise InvalidPredicate(f"meters of {function} is {number:g}: no distance is below 0", hint=usage(function))
+    return float(number)
+
+
+def usage(function: str) -> str:
+    return f"write {function}({', '.join(FUNCTIONS[function])})"
 
 
 def distance_meters(lat: float, lon: float, to_lat: float, to_lon: float) -> float | None:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millpond.errors import MillpondError
 from millpond.model.schema import stored_schema
 from millpond.spark.files import files_relation, write_files
+from millpond.spark.functions import register_functions
 from millpond.spark.jvm import Callback, Java, session_of
 from millpond.spark.planner import planner_of
 from millpond.spark.ponds import keep_stream, open_stream
@@ -28,9 +29,10 @@ logger = logging.getLogger(__name__)
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("millpond")` known to this Spark, for reading and writing streams, also as they grow. Attaching a
-    pond does it, too; once per process is enough."""
+    """Make `format("millpond")` known to this Spark, for reading and writing streams, also as they grow, and the
+    functions of places (`st_near`) to this session. Attaching a pond does it, too; once per session is enough."""
     planner_of(spark).jvm.serve(Callback(answer))
+    register_functions(spark)
 
 
 def answer(question: str, asking: Java) -> Any:

@@ -15,31 +15,21 @@ from sqlglot import exp
 from millpond.errors import InvalidPredicate
 from millpond.model.literal import Value, as_double
 from millpond.model.predicate import And, Column, Near, Not, Predicate, inside
-from millpond.model.sphere import Around, around
+from millpond.model.sphere import FUNCTIONS, around, checked_box, checked_number, usage
 from millpond.query.sql.operands import Distance, Lit, Operand, Ref, is_number
 from millpond.query.sql.tree import refused
-
-_ARGUMENTS = {
-    "st_box": ("lat", "lon", "south", "west", "north", "east"),
-    "st_near": ("lat", "lon", "to_lat", "to_lon", "meters"),
-    "st_distance": ("lat", "lon", "to_lat", "to_lon"),
-}
-_LATITUDES = ("south", "north", "to_lat")
-_LONGITUDES = ("west", "east", "to_lon")
 
 
 def name_of(node: exp.Anonymous) -> str:
     """The function's name if it is one of ours, else nothing."""
     name = str(node.this).lower()
-    return name if name in _ARGUMENTS else ""
+    return name if name in FUNCTIONS else ""
 
 
 def box(node: exp.Anonymous, operands: Sequence[Operand]) -> Predicate:
     """st_box(lat, lon, south, west, north, east): across the antimeridian if west > east."""
     lat, lon, (south, west, north, east) = _arguments(node, "st_box", operands)
-    if south > north:
-        raise _wrong(f"st_box has its south ({south:g}) above its north ({north:g})", "st_box")
-    return inside(lat, lon, Around(south, north, west, east))
+    return inside(lat, lon, checked_box(south, west, north, east))
 
 
 def near(node: exp.Anonymous, operands: Sequence[Operand]) -> Predicate:
@@ -77,7 +67,7 @@ def _just_below(meters: float) -> float:
 
 
 def _arguments(node: exp.Expr, name: str, operands: Sequence[Operand]) -> tuple[Column, Column, list[float]]:
-    names = _ARGUMENTS[name]
+    names = FUNCTIONS[name]
     if len(operands) != len(names):
         raise _wrong(f"{name} takes {len(names)} arguments, not {len(operands)}", name)
     columns = [operand.column for operand in operands[:2] if isinstance(operand, Ref)]
@@ -92,16 +82,8 @@ def _number(name: str, label: str, operand: Operand) -> float:
     if not isinstance(operand, Lit) or not is_number(value):
         shown = repr(value) if isinstance(operand, Lit) else "not a literal"
         raise _wrong(f"{label} of {name} must be a number, it is {shown}", name)
-    number = as_double(value)  # type: ignore[arg-type]
-    if not math.isfinite(number):
-        raise _wrong(f"{label} of {name} cannot be {number}", name)
-    if (label in _LATITUDES and abs(number) > 90) or (label in _LONGITUDES and abs(number) > 180):
-        most = 90 if label in _LATITUDES else 180
-        raise _wrong(f"{label} of {name} is {number:g}: degrees must be within -{most} and {most}", name)
-    if label == "meters" and number < 0:
-        raise _wrong(f"meters of {name} is {number:g}: a distance is never below 0", name)
-    return number
+    return checked_number(name, label, as_double(value))  # type: ignore[arg-type]
 
 
 def _wrong(message: str, name: str) -> InvalidPredicate:
-    return InvalidPredicate(message, hint=f"write {name}({', '.join(_ARGUMENTS[name])})")
+    return InvalidPredicate(message, hint=usage(name))
