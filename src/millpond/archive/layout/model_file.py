@@ -2,7 +2,7 @@
 
     _layout/000000000003-9f3c2e51.json        number - attempt
 
-    {"crc32": 123456789, "at_micros": 1401408000000000, "model": {...}}
+    {"crc32": 123456789, "at_micros": 1401408000000000, "layout": "kdtree:lat,lon,buckets=128", "model": {...}}
 
 The readable one with the highest number counts, if it is of the stream's layout; a model never decides what is read, so
 one that is lost or damaged is only warned of. Writers put a new one beside the others and change none.
@@ -34,15 +34,17 @@ _LOG = logging.getLogger(__name__)
 class _Stored(msgspec.Struct, frozen=True):
     crc32: int
     at_micros: int
+    layout: str
     model: msgspec.Raw
 
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model with its number and the time at which it was put."""
+    """A model with its number, the time at which it was put, and the layout (as text) that it is of."""
 
     number: int
     at_micros: int
+    layout: str
     model: Model
 
 
@@ -60,24 +62,24 @@ class ModelFiles:
             if name not in self._found:
                 self._found[name] = self._read(name)
             found = self._found[name]
-            if found is not None and found.model.kind == layout.name and found.model.columns == layout.columns:
+            if found is not None and found.layout == str(layout.spec):
                 return found
         return None
 
-    def put(self, model: Model, at_micros: int) -> StoredModel:
+    def put(self, layout: Layout, model: Model, at_micros: int) -> StoredModel:
         """From here on this one counts. Durable when it returns."""
         names = self._names()
         number = int(names[-1][:12]) + 1 if names else 0
         body = model.encode()
         name = f"{number:012d}-{secrets.token_hex(4)}.json"
         self._storage.make_directory(self._directory)
-        stored = _Stored(crc32(body), at_micros, msgspec.Raw(body))
+        stored = _Stored(crc32(body), at_micros, str(layout.spec), msgspec.Raw(body))
         self._storage.put(posixpath.join(self._directory, name), memoryview(msgspec.json.encode(stored)))
         self._storage.sync_directory(self._directory)
         for old in names[: len(names) + 1 - KEPT]:
             self._storage.remove(posixpath.join(self._directory, old))
             self._found.pop(old, None)
-        found = StoredModel(number, at_micros, model)
+        found = StoredModel(number, at_micros, str(layout.spec), model)
         self._found[name] = found
         return found
 
@@ -93,7 +95,8 @@ class ModelFiles:
             stored = msgspec.json.decode(data, type=_Stored)
             if crc32(bytes(stored.model)) != stored.crc32:
                 raise ValueError("checksum mismatch")
-            return StoredModel(int(name[:12]), stored.at_micros, decode_model(bytes(stored.model)))
+            model = decode_model(bytes(stored.model))
+            return StoredModel(int(name[:12]), stored.at_micros, stored.layout, model)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             _LOG.warning("%s/%s is left out: %s", self._directory, name, error)
             return None

@@ -1,0 +1,123 @@
+"""Arranging: the rows of a block, by a model, become one group of rows per bucket, each in the order it is stored in.
+
+How many buckets a block is cut into depends on who writes. A settle that somebody asked for uses all of them. One in
+the background uses the upper levels of the tree, as many buckets as give objects of a sensible size: a minute's worth
+of records in 128 buckets would litter the store with tiny objects. Merging refines later what has grown.
+
+A stream's first model is fitted to its first block. If that had few rows, the model gives way to one of a block that
+has several times as many.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.archive.layout.layout import Layout, Model, Order
+
+# A model with fewer rows per bucket than this knows little of where rows lie.
+_FEW_PER_BUCKET = 64
+# It gives way to one that was fitted to so many times as many.
+_TIMES_AS_MANY = 4
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an object's rows belong: bucket so-and-so of so many, by a model. What entry and footer say of it."""
+
+    model: str
+    bucket: int
+    buckets: int
+
+
+class Arranging:
+    """How one writer lays out what it writes. For one thread."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        model: Model | None = None,
+        *,
+        object_bytes_min: int = 0,
+        keep: Callable[[Model], None] | None = None,
+    ) -> None:
+        """`object_bytes_min`: what an object's rows should have in memory at least; 0: all buckets are used. `keep` is
+        called with a model that was fitted here; without it, objects do not name that model, which nobody will know."""
+        self._layout = layout
+        self._object_bytes_min = object_bytes_min
+        self._keep = keep
+        self._known = model is not None or keep is not None
+        self.model = model
+
+    def groups(self, rows: pa.Table, within: int = 1) -> Iterator[tuple[Place | None, pa.Table]]:
+        """The rows (at least one) by bucket. `within`: they are of one bucket of so many already. Takes the memory of
+        the rows once more. A layout of a user's that fails must not keep records from settling: then they are stored as
+        they come."""
+        try:
+            model = self._fitted(rows)
+            buckets = self._buckets(model, rows.nbytes, within)
+            order, edges, found = _ordered(model, rows, buckets)
+        except (OSError, MemoryError):
+            raise
+        except Exception:
+            _LOG.exception("layout %s failed; rows are stored as they come", self._layout.spec)
+            yield None, rows
+            return
+        arranged = _taken(rows, order)
+        for bucket, start, stop in zip(found, edges[:-1], edges[1:], strict=True):
+            yield self._place(model, bucket, buckets), arranged.slice(start, stop - start)
+
+    def _place(self, model: Model, bucket: int, buckets: int) -> Place | None:
+        return Place(model.id, bucket, buckets) if self._known else None
+
+    def _fitted(self, rows: pa.Table) -> Model:
+        model = self.model
+        if model is not None:
+            few = _FEW_PER_BUCKET * self._layout.buckets
+            if self._keep is None or not 0 < model.rows < few or rows.num_rows < _TIMES_AS_MANY * model.rows:
+                return model
+        model = self._layout.fit(rows)
+        if self._keep is not None:
+            self._keep(model)
+        self.model = model
+        return model
+
+    def _buckets(self, model: Model, size: int, within: int) -> int:
+        if not self._object_bytes_min:
+            return model.buckets
+        return model.levels.at_most(within * max(1, size // self._object_bytes_min))
+
+
+def _ordered(model: Model, rows: pa.Table, buckets: int) -> tuple[Order, list[int], list[int]]:
+    """The order of the rows by bucket and inside each, where buckets begin and the last ends, and which they are."""
+    assigned = model.assign(rows, buckets)
+    if assigned.shape != (rows.num_rows,) or assigned.min() < 0 or assigned.max() >= model.levels.at_most(buckets):
+        raise ValueError(f"model {model.id} does not give each row one of {buckets} buckets")
+    # Sixteen bits hold every number of a bucket, and are sorted several times as fast.
+    order = np.argsort(assigned.astype(np.uint16), kind="stable")
+    starts = np.flatnonzero(np.diff(assigned[order], prepend=-1))
+    edges = [*starts.tolist(), len(order)]
+    found = assigned[order[starts]].tolist()
+    keyed = _taken(rows.select(list(model.columns)), order)
+    for start, stop in pairwise(edges):
+        inside = model.order(keyed.slice(start, stop - start))
+        placed = np.zeros(stop - start, np.bool_)
+        placed[inside] = True
+        if len(inside) != len(placed) or not placed.all():
+            raise ValueError(f"model {model.id} does not give each row one place")
+        order[start:stop] = order[start:stop][inside]
+    return order, edges, found
+
+
+def _taken(rows: pa.Table, order: Order) -> pa.Table:
+    """From combined columns, one after the other: taking from many chunks is slow, and a copy of all takes memory."""
+    chosen = pa.array(order)
+    columns = [column.combine_chunks().take(chosen) for column in rows.columns]
+    return pa.table(columns, schema=rows.schema)
