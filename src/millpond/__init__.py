@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from millpond import errors, spark
     from millpond.archive.index.kind import IndexKind
     from millpond.archive.index.values import Values
+    from millpond.archive.layout.grid import Grid
+    from millpond.archive.layout.kdtree import KdTree
+    from millpond.archive.layout.layout import Layout
     from millpond.archive.settle import SettleReport
     from millpond.client.connect import connect
     from millpond.consume.consumer import Consumer
@@ -41,6 +44,9 @@ _HOMES = {
     "Ack": ("millpond.log.engine", "Ack"),
     "Consumer": ("millpond.consume.consumer", "Consumer"),
     "Bytes": ("millpond.model.units", "Bytes"),
+    "Grid": ("millpond.archive.layout.grid", "Grid"),
+    "KdTree": ("millpond.archive.layout.kdtree", "KdTree"),
+    "Layout": ("millpond.archive.layout.layout", "Layout"),
     "IndexKind": ("millpond.archive.index.kind", "IndexKind"),
     "MillpondError": ("millpond.errors", "MillpondError"),
     "OffsetRange": ("millpond.model.offsets", "OffsetRange"),
@@ -67,7 +73,10 @@ __all__ = [
     "Ack",
     "Bytes",
     "Consumer",
+    "Grid",
     "IndexKind",
+    "KdTree",
+    "Layout",
     "MillpondError",
     "OffsetRange",
     "Pond",

@@ -49,6 +49,11 @@ class Settings:
     block_segments: int = _setting(
         16, "Segments in a block: what settles as one object, where layout and time partition allow.", low=1
     )
+    object_bytes_min: int = _setting(
+        8_000_000,
+        "What an object of a stream with a layout has in memory at least, when the pond settles by itself or a job "
+        "loads: fewer buckets are used where all of them would be smaller. `settle()` uses all.",
+    )
     small_object_bytes: int = _setting(32_000_000, "Objects under this are merged in the background.")
     retry_seconds_max: float = _setting(60.0, "The longest pause between attempts of a failing settle.", low=0.01)
     pin_seconds: float = _setting(

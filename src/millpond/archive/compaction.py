@@ -5,19 +5,24 @@ in the order of streamlet and offset, so that reading a range of offsets stays c
 or partitions are never merged, nor those of loads with others: their offsets are far apart. The files of merged objects
 stay where they are: older snapshots and running queries read them.
 
+With a layout, objects of one bucket of the newest model are merged, and what has grown large enough is cut into finer
+buckets: rows come down the tree as more of them gather. What older models laid out, or none, is merged as it lies and
+laid out by the newest.
+
 Bounded: a call rewrites at most `_RESULTS_MAX` objects of the size aimed at, and holds the rows of one in memory.
 If another writer commits meanwhile, the work is thrown away; there will be another call.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.index.entries import BUCKET, BUCKETS, MODEL
+from millpond.archive.layout.arranging import Arranging
 from millpond.archive.ledger import Change, Ledger, Refused
 from millpond.archive.objects import parse_name
 from millpond.archive.reader import read_object
@@ -52,20 +57,38 @@ class CompactionReport:
     bytes_after: int
 
 
+@dataclass
+class _Group:
+    """Objects to merge, by their places in the index. `within`: they are of one bucket of so many."""
+
+    within: int
+    places: list[int] = field(default_factory=list)
+    bytes: int = 0
+
+
 def compact(
-    storage: Storage, ledger: Ledger, snapshot: SettledSnapshot, *, small_bytes: int, least_objects: int
+    storage: Storage,
+    ledger: Ledger,
+    snapshot: SettledSnapshot,
+    *,
+    small_bytes: int,
+    least_objects: int,
+    arranging: Arranging | None = None,
 ) -> CompactionReport | None:
     """Merge what is worth it on top of the newest version, of which `snapshot` is. None if nothing was merged."""
     loads = ledger.definition.load_streamlet
-    groups = list(_groups(snapshot, loads, small_bytes, least_objects))[:_RESULTS_MAX]
+    model = None if arranging is None or arranging.model is None else arranging.model.id
+    found = _groups(snapshot, loads, small_bytes, model)
+    groups = [group for group in found if len(group.places) >= least_objects][:_RESULTS_MAX]
     if not groups:
         return None
     removed: list[Removed] = []
     try:
-        with ObjectWriter(storage, ledger.root, ledger.definition, snapshot.version + 1) as writer:
+        block = snapshot.version + 1
+        with ObjectWriter(storage, ledger.root, ledger.definition, block, arranging=arranging) as writer:
             try:
                 for group in groups:
-                    removed += _merge(snapshot, group, writer)
+                    removed += _merge(snapshot, group, writer, in_order=arranging is None)
                 written = writer.finish()
                 change = Change(
                     "compact", snapshot.boundary, written.added, removed, written.entries, data_change=False
@@ -87,44 +110,45 @@ def compact(
     )
 
 
-def _groups(snapshot: SettledSnapshot, loads: int, small_bytes: int, least_objects: int) -> Iterator[list[int]]:
-    """Places in the index of objects to merge, oldest first, by directory and by whether they are of loads."""
+def _groups(snapshot: SettledSnapshot, loads: int, small_bytes: int, model: str | None) -> Iterator[_Group]:
+    """What may be merged, oldest first: by directory, by whether it is of loads, and by bucket of the model."""
     objects = snapshot.objects
     loaded = objects.prune(Compare("=", STREAMLET, loads)).keep
-    by_kind: dict[tuple[str, bool], list[int]] = defaultdict(list)
-    for at, path in enumerate(objects.paths):
-        name = parse_name(path)
-        if name is not None and objects.sizes[at] < small_bytes and objects.rows[at] >= 0:
-            by_kind[name.directory, bool(loaded[at])].append(at)
-    for places in by_kind.values():
-        group: list[int] = []
-        size = 0
-        for at in places:
-            if size + int(objects.sizes[at]) > RESULT_BYTES:
-                if len(group) >= least_objects:
-                    yield group
-                group, size = [], 0
-            group.append(at)
-            size += int(objects.sizes[at])
-        if len(group) >= least_objects:
+    placed = zip(*(objects.entries.column(name).to_pylist() for name in (MODEL, BUCKET, BUCKETS)), strict=True)
+    by_kind: dict[tuple[object, ...], _Group] = {}
+    for at, (path, (by, bucket, buckets)) in enumerate(zip(objects.paths, placed, strict=True)):
+        name, size = parse_name(path), int(objects.sizes[at])
+        if name is None or size >= small_bytes or objects.rows[at] < 0:
+            continue
+        known = model is not None and by == model and bucket is not None and buckets is not None
+        kind = (name.directory, bool(loaded[at]), *((bucket, buckets) if known else ()))
+        group = by_kind.setdefault(kind, _Group(buckets if known else 1))
+        if group.bytes + size > RESULT_BYTES:
             yield group
+            group = by_kind[kind] = _Group(group.within)
+        group.places.append(at)
+        group.bytes += size
+    yield from by_kind.values()
 
 
-def _merge(snapshot: SettledSnapshot, group: Sequence[int], writer: ObjectWriter) -> list[Removed]:
+def _merge(snapshot: SettledSnapshot, group: _Group, writer: ObjectWriter, *, in_order: bool) -> list[Removed]:
     """Hand the rows of a group (or of the first of it, if they are many) to the writer; what they replace."""
     removed: list[Removed] = []
     tables: list[pa.Table] = []
-    for at in group:
+    for at in group.places:
         if len(removed) > 1 and sum(table.nbytes for table in tables) > _MEMORY_BYTES:
             break
         table = _read_whole(snapshot, at)
         tables.append(table)
         removed.append(Removed(snapshot.objects.paths[at], int(snapshot.objects.sizes[at]), table.num_rows))
-    merged = pa.concat_tables(tables).combine_chunks()
-    order = pc.sort_indices(merged, sort_keys=[(STREAMLET, "ascending"), (OFFSET, "ascending")])
+    merged = pa.concat_tables(tables)
+    tables.clear()
+    if in_order:
+        merged = merged.combine_chunks()
+        merged = merged.take(pc.sort_indices(merged, sort_keys=[(STREAMLET, "ascending"), (OFFSET, "ascending")]))
     name = parse_name(removed[0].path)
     assert name is not None, "only objects with a name of ours are grouped"
-    writer.add_object(name.start, name.seconds, merged.take(order))
+    writer.add_block(name.start, name.seconds, merged, group.within)
     return removed
 
 

@@ -103,7 +103,7 @@ class Ledger:
         self.delta = delta
         self._storage = storage
         self._pond_id = pond_id
-        self._clock = clock
+        self.clock = clock
         self._durable = DurableLog(storage, root)
 
     def _define(self, definition: StreamDefinition) -> None:
@@ -243,7 +243,7 @@ class Ledger:
             metadata |= {INDEX: file.name, INDEX_CHECKSUM: file.crc32}
 
         def write(full: Mapping[str, Any]) -> None:
-            now_millis = self._clock.now_micros() // 1_000
+            now_millis = self.clock.now_micros() // 1_000
             self.delta.commit(
                 change.added,
                 change.removed,
@@ -293,7 +293,7 @@ class Ledger:
         metadata = {KIND: "truncate", STATE: state_text(0, transactions), ACTIONS: len(removed) + len(transactions)}
 
         def write(full: Mapping[str, Any]) -> None:
-            now_millis = self._clock.now_micros() // 1_000
+            now_millis = self.clock.now_micros() // 1_000
             self.delta.commit([], removed, transactions, full, data_change=True, now_millis=now_millis)
 
         version = known.version + 1

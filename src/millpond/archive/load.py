@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from millpond.archive.index.entries import BYTES, PATH, ROWS
 from millpond.archive.index.minmax import MAX, MIN
 from millpond.archive.index.stream_indexes import indexes_of
+from millpond.archive.layout.arranging import Arranging
 from millpond.archive.ledger import Change, Ledger, Refused
 from millpond.archive.object_index import with_columns
 from millpond.archive.objects import parse_name
@@ -84,6 +85,7 @@ class LoadWriter:
         row_bits: int,
         *,
         object_bytes: int,
+        arranging: Arranging | None = None,
     ) -> None:
         self._schema = stored_schema(definition.schema)
         self._streamlet = definition.load_streamlet
@@ -93,7 +95,9 @@ class LoadWriter:
                 f"{definition.name} has no offsets left for task {task} of a load", hint="load in fewer partitions"
             )
         self._ingest_micros = load.ingest_micros
-        self._writer = ObjectWriter(storage, root, definition, load.version + 1, object_bytes=object_bytes)
+        self._writer = ObjectWriter(
+            storage, root, definition, load.version + 1, object_bytes=object_bytes, arranging=arranging
+        )
 
     def __enter__(self) -> LoadWriter:
         return self

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 from millpond.archive.checksums import block_checksums
 from millpond.archive.footer_stats import column_ranges, statistics_columns
+from millpond.archive.layout.place import Place
 from millpond.archive.partition import partition_name, row_times
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
@@ -90,9 +91,12 @@ class ObjectFacts:
     entry: Mapping[str, Any] = field(default_factory=dict)  # what the stream's indexes say, by the names of columns
 
 
-def encode_object(table: pa.Table, definition: StreamDefinition) -> tuple[memoryview, ObjectFacts]:
-    """Rows (at least one, in the stored schema) as the bytes of a Parquet file, and what is known of it."""
-    described = table.replace_schema_metadata(_description(table, definition))
+def encode_object(
+    table: pa.Table, definition: StreamDefinition, place: Place | None = None
+) -> tuple[memoryview, ObjectFacts]:
+    """Rows (at least one, in the stored schema) as the bytes of a Parquet file, and what is known of it. `place`: where
+    a layout put them."""
+    described = table.replace_schema_metadata(_description(table, definition) | _placed(place))
     sink = pa.BufferOutputStream()
     footers: list[pq.FileMetaData] = []
     pq.write_table(
@@ -121,6 +125,12 @@ def _description(table: pa.Table, definition: StreamDefinition) -> dict[str, str
         "millpond.offsets": json.dumps(offsets),
         "millpond.time_micros": json.dumps([times["min"].as_py(), times["max"].as_py()]),
     }
+
+
+def _placed(place: Place | None) -> dict[str, str]:
+    if place is None:
+        return {}
+    return {"millpond.model": place.model, "millpond.bucket": f"{place.bucket}/{place.buckets}"}
 
 
 def offset_ranges(data: pa.Table | pa.RecordBatch) -> dict[int, OffsetRange]:

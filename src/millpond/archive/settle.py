@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from millpond.archive.layout.arranging import Arranging
 from millpond.archive.ledger import Change, Ledger, Refused
 from millpond.archive.shape import conform
 from millpond.archive.state import TableState
@@ -52,6 +53,7 @@ def settle(
     batches: Iterable[pa.RecordBatch],
     *,
     object_bytes: int = OBJECT_BYTES,
+    arranging: Arranging | None = None,
 ) -> SettleReport:
     """Raises `SettleConflict` if the boundary is not `start`, `SettleFailed` if a step fails; nothing is lost then."""
     loads = ledger.definition.load_streamlet
@@ -63,7 +65,9 @@ def settle(
         if ledger.state is None:
             ledger.create_table()
         block = add_columns(ledger).version + 1
-        with ObjectWriter(storage, ledger.root, ledger.definition, block, object_bytes=object_bytes) as writer:
+        with ObjectWriter(
+            storage, ledger.root, ledger.definition, block, object_bytes=object_bytes, arranging=arranging
+        ) as writer:
             try:
                 written = _write(writer, ledger.definition, ranges, batches)
             except Exception:

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from millpond.archive.index.kind import IndexKind
 from millpond.archive.index.registry import INDEXES
-from millpond.errors import InvalidValue
-from millpond.model.cut import comparable
+from millpond.archive.layout.layout import Layout
+from millpond.archive.layout.registry import make_layout, register_layout
 from millpond.model.definition import StreamDefinition
 from millpond.model.spec import GivenSpec, Spec, as_spec, as_specs
-
-# Layouts by name, until `archive/layout` has its own.
-_LAYOUTS = ("grid", "kdtree")
 
 
 def given_indexes(given: Sequence[GivenSpec]) -> tuple[Spec, ...]:
@@ -34,9 +29,16 @@ def checked_indexes(given: Sequence[GivenSpec]) -> tuple[Spec, ...]:
     return tuple(INDEXES.make(spec).spec for spec in given_indexes(given))
 
 
-def checked_layout(given: GivenSpec) -> Spec:
-    """As a spec."""
+def given_layout(given: GivenSpec) -> Spec:
+    """As a spec, not checked; a layout that is passed as an object is known in this process from now on."""
+    if isinstance(given, Layout):
+        register_layout(type(given))
     return as_spec(given)
+
+
+def checked_layout(given: GivenSpec) -> Spec:
+    """As the spec of a known layout, with all of its options."""
+    return make_layout(given_layout(given)).spec
 
 
 def check_kinds(definition: StreamDefinition, before: StreamDefinition | None = None) -> None:
@@ -46,17 +48,4 @@ def check_kinds(definition: StreamDefinition, before: StreamDefinition | None = 
             INDEXES.make(spec).check(definition.schema)
     layout = definition.layout
     if layout is not None and (before is None or layout != before.layout):
-        _check_layout(layout, definition.schema)
-
-
-def _check_layout(spec: Spec, schema: pa.Schema) -> None:
-    if spec.kind not in _LAYOUTS:
-        raise InvalidValue(f"no layout {spec.kind!r}", hint=f"one of {', '.join(_LAYOUTS)}")
-    for column in spec.columns:
-        if not comparable(schema.field(column).type):
-            raise InvalidValue(
-                f"{spec.key}: {column!r} has type {schema.field(column).type}", hint="a dimension has an order"
-            )
-    buckets = spec.option("buckets", 1)
-    if not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1:
-        raise InvalidValue(f"{spec.key} has buckets={buckets!r}", hint="a whole number, at least 1")
+        make_layout(layout).check(definition.schema)

@@ -19,6 +19,10 @@ import pyarrow as pa
 from millpond.archive.commit_file import MARK, commit_version
 from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
 from millpond.archive.expire import ExpiredObjects, expire, expired_objects
+from millpond.archive.layout.arranging import Arranging
+from millpond.archive.layout.layout import Layout, Model
+from millpond.archive.layout.model_file import ModelFiles, StoredModel
+from millpond.archive.layout.registry import find_layout
 from millpond.archive.ledger import Ledger
 from millpond.archive.load import Load, LoadReport, commit_load, find_load, read_report
 from millpond.archive.object_index import ObjectIndex
@@ -31,7 +35,7 @@ from millpond.archive.vacuum import VacuumReport, named_since, vacuum
 from millpond.archive.verify import Progress, verify_archive
 from millpond.archive.writing import OBJECT_BYTES
 from millpond.clock import Clock
-from millpond.errors import SettleConflict, SettleFailed, Truncated
+from millpond.errors import InvalidValue, SettleConflict, SettleFailed, Truncated
 from millpond.model.definition import StreamDefinition
 from millpond.model.findings import Finding
 from millpond.model.offsets import Boundary
@@ -55,9 +59,11 @@ class StreamArchive:
     def __init__(self, storage: Storage, ledger: Ledger) -> None:
         self._storage = storage
         self._ledger = ledger
+        self._clock = ledger.clock
         self._writer = threading.RLock()
         self._shown = threading.Lock()  # held for a moment, to change what readers are shown
         self._generation = ledger.definition.generation
+        self._models = ModelFiles(storage, ledger.root)
         self._snapshot = self._take_snapshot()
 
     @classmethod
@@ -110,21 +116,67 @@ class StreamArchive:
         batches: Iterable[pa.RecordBatch],
         *,
         object_bytes: int = OBJECT_BYTES,
+        object_bytes_min: int = 0,
         generation: int | None = None,
     ) -> SettleReport:
         """Move the records [start, stop) of each streamlet here: `batches`, with system columns, hold exactly them, in
-        the order of offsets within a streamlet. All or nothing; durable when it returns. `generation`: that of the
-        records; `Truncated` if the stream has been since."""
+        the order of offsets within a streamlet. All or nothing; durable when it returns. `object_bytes_min`: what
+        objects should have at least; 0: every bucket of a layout becomes one. `generation`: that of the records;
+        `Truncated` if the stream has been since."""
         with self._writer:
             try:
                 self._make_ready(generation)
-                report = settle(self._storage, self._ledger, start, stop, batches, object_bytes=object_bytes)
+                report = settle(
+                    self._storage,
+                    self._ledger,
+                    start,
+                    stop,
+                    batches,
+                    object_bytes=object_bytes,
+                    arranging=self._arranging(object_bytes_min),
+                )
             finally:
                 self._show()
                 # The allocator keeps what it was given for encoding, twice the size of what settled.
                 pa.default_memory_pool().release_unused()
             self._checkpoint_if_due()
             return report
+
+    @property
+    def layout(self) -> Layout | None:
+        """The stream's; None if it has none, or one that this process does not know."""
+        return find_layout(self._ledger.definition.layout)
+
+    def model(self) -> StoredModel | None:
+        """The model that counts for the stream's layout; None if there is none yet."""
+        with self._writer:
+            layout = self.layout
+            return None if layout is None else self._models.newest(layout)
+
+    def put_model(self, model: Model) -> StoredModel:
+        """From here on this model counts, for what is written next."""
+        with self._writer:
+            layout = self.layout
+            if layout is None:
+                raise InvalidValue(
+                    f"{self._ledger.definition.name} has no layout", hint='alter_stream(name, layout=KdTree("lat"))'
+                )
+            return self._models.put(layout, model, self._clock.now_micros())
+
+    def _arranging(self, object_bytes_min: int) -> Arranging | None:
+        layout = self.layout
+        if layout is None:
+            return None
+        known = self._models.newest(layout)
+        return Arranging(
+            layout,
+            None if known is None else known.model,
+            object_bytes_min=object_bytes_min,
+            keep=lambda model: self._keep(layout, model),
+        )
+
+    def _keep(self, layout: Layout, model: Model) -> None:
+        self._models.put(layout, model, self._clock.now_micros())
 
     def begin_load(self, now_micros: int, marks: Mapping[str, int] = MappingProxyType({})) -> Load | None:
         """A load from here on, for one writer at a time; None if what `marks` number has been loaded before."""
@@ -163,15 +215,23 @@ class StreamArchive:
             kept = named_since(self._storage, self._ledger, older_micros)
         return vacuum(self._storage, self.root, kept, older_micros, preview=preview)
 
-    def compact(self, *, small_bytes: int = SMALL_BYTES, least_objects: int = LEAST_OBJECTS) -> CompactionReport | None:
-        """Merge small objects of the same time partition; None if there is nothing to merge, or another writer was
-        first. Bounded: call again while it returns a report."""
+    def compact(
+        self, *, small_bytes: int = SMALL_BYTES, least_objects: int = LEAST_OBJECTS, object_bytes_min: int = 0
+    ) -> CompactionReport | None:
+        """Merge small objects of the same time partition and bucket; None if there is nothing to merge, or another
+        writer was first. `object_bytes_min`: what a finer bucket must have at least to be an object of its own.
+        Bounded: call again while it returns a report."""
         with self._writer:
             self._make_ready()
             snapshot = self.snapshot(refresh=True)
             try:
                 report = compact(
-                    self._storage, self._ledger, snapshot, small_bytes=small_bytes, least_objects=least_objects
+                    self._storage,
+                    self._ledger,
+                    snapshot,
+                    small_bytes=small_bytes,
+                    least_objects=least_objects,
+                    arranging=self._arranging(object_bytes_min),
                 )
             finally:
                 self._show()

@@ -3,6 +3,8 @@
 Rows are gathered per time partition until they make an object of the size aimed at; encoding, checksumming and
 writing run on two threads (pyarrow and the system calls let go of the interpreter), while the caller goes on taking
 rows in. What is gathered or in work never exceeds three objects, however long the input and however many partitions.
+With a layout, what was gathered is a block: it is arranged at once (which takes its memory once more) and becomes an
+object per bucket.
 
 An object is synced when it is put; its directory once, by `finish`. Until a commit names them, objects do not exist
 for anybody: after a failure that certainly was before the commit, `discard` removes them.
@@ -22,9 +24,11 @@ import pyarrow as pa
 
 from millpond.archive.delta_stats import stats_json
 from millpond.archive.index.blobs import BlobWriter
-from millpond.archive.index.entries import BLOCKS, BYTES, PATH, ROWS
+from millpond.archive.index.entries import BLOCKS, BUCKET, BUCKETS, BYTES, MODEL, PATH, ROWS
 from millpond.archive.index.minmax import entry_columns
 from millpond.archive.index.stream_indexes import indexes_of
+from millpond.archive.layout.arranging import Arranging
+from millpond.archive.layout.place import Place
 from millpond.archive.objects import ObjectFacts, ObjectName, encode_object
 from millpond.archive.partition import Partitioner
 from millpond.archive.table import Added
@@ -73,7 +77,9 @@ class ObjectWriter:
         block: int,
         *,
         object_bytes: int = OBJECT_BYTES,
+        arranging: Arranging | None = None,
     ) -> None:
+        """`arranging`: how rows are laid out; None: as they come."""
         self._indexes = indexes_of(definition)
         self._blobs = BlobWriter(block)
         self._storage = storage
@@ -82,12 +88,14 @@ class ObjectWriter:
         self._schema = stored_schema(definition.schema)
         self._block = block
         self._object_bytes = object_bytes
+        self._arranging = arranging
         self._partitioner = Partitioner(definition.event_time, definition.partition_seconds)
         self._gathered: dict[int, _Gathered] = {}
         self._gathered_bytes = 0
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="millpond-settle")
         self._working: deque[tuple[Future[ObjectFacts], int]] = deque()
         self._names: list[ObjectName] = []
+        self._places: list[Place | None] = []
         self._done: list[ObjectFacts] = []
         self._rows = 0
         self._bytes_in = 0
@@ -103,9 +111,14 @@ class ObjectWriter:
         for start, part in self._partitioner.split(batch):
             self._gather(start, part)
 
-    def add_object(self, start: int, seconds: int, table: pa.Table) -> None:
-        """Rows of one partition that make an object by themselves."""
-        self._submit(start, seconds, table.to_batches(), table.nbytes)
+    def add_block(self, start: int, seconds: int, table: pa.Table, within: int = 1) -> None:
+        """Rows of one partition that make an object by themselves, or several if a layout says so. `within`: they are
+        of one bucket of so many already."""
+        if self._arranging is None:
+            self._submit(start, seconds, table.to_batches(), table.nbytes, None)
+            return
+        for place, rows in self._arranging.groups(table, within):
+            self._submit(start, seconds, rows.to_batches(), rows.nbytes, place)
 
     def finish(self) -> WrittenObjects:
         """Everything given so far is in objects, and they and their names are durable."""
@@ -153,32 +166,34 @@ class ObjectWriter:
     def _flush(self, start: int) -> None:
         gathered = self._gathered.pop(start)
         self._gathered_bytes -= gathered.bytes
-        self._submit(start, self._definition.partition_seconds, gathered.batches, gathered.bytes)
+        table = pa.Table.from_batches(gathered.batches, self._schema)
+        self.add_block(start, self._definition.partition_seconds, table)
 
-    def _submit(self, start: int, seconds: int, batches: list[pa.RecordBatch], size: int) -> None:
+    def _submit(self, start: int, seconds: int, batches: list[pa.RecordBatch], size: int, place: Place | None) -> None:
         bound = _OBJECTS_IN_MEMORY * self._object_bytes
         while self._working and (
             len(self._working) >= _WORKERS or size + self._gathered_bytes + sum(s for _, s in self._working) > bound
         ):
             self._take_one()
-        bucket = len(self._names)
+        bucket = len(self._names) if place is None else place.bucket
         name = ObjectName(self._definition.generation, start, seconds, bucket, self._block, secrets.token_hex(4))
         # Here and not in the workers, who would race for the directories that several objects share.
         self._storage.make_directory(posixpath.join(self._root, name.directory))
         self._names.append(name)
+        self._places.append(place)
         self._rows += sum(batch.num_rows for batch in batches)
         self._bytes_in += size
-        self._working.append((self._pool.submit(self._write, name, batches), size))
+        self._working.append((self._pool.submit(self._write, name, batches, place), size))
 
     def _take_one(self) -> None:
         future, _ = self._working.popleft()
         self._done.append(future.result())
 
-    def _write(self, name: ObjectName, batches: list[pa.RecordBatch]) -> ObjectFacts:
+    def _write(self, name: ObjectName, batches: list[pa.RecordBatch], place: Place | None) -> ObjectFacts:
         table = pa.Table.from_batches(batches, self._schema)
         if len(batches) > _PIECES_MAX:
             table = table.combine_chunks()
-        data, facts = encode_object(table, self._definition)
+        data, facts = encode_object(table, self._definition, place)
         self._storage.put(posixpath.join(self._root, str(name)), data)
         return replace(facts, entry=self._indexes.entry(table))
 
@@ -190,6 +205,9 @@ class ObjectWriter:
             ROWS: pa.array([one.rows for one in added], pa.int64()),
             BYTES: pa.array([one.bytes for one in added], pa.int64()),
             BLOCKS: pa.array([done.checksums for done in self._done], pa.binary()),
+            MODEL: pa.array([place and place.model for place in self._places], pa.string()),
+            BUCKET: pa.array([place and place.bucket for place in self._places], pa.int32()),
+            BUCKETS: pa.array([place and place.buckets for place in self._places], pa.int32()),
         }
         told = self._indexes.columns([done.entry for done in self._done], self._blobs)
         return pa.table(columns | entry_columns(self._schema, [done.columns for done in self._done]) | told)

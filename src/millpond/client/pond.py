@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from millpond.archive.specs import given_indexes
+from millpond.archive.specs import given_indexes, given_layout
 from millpond.client.connection import Connection
 from millpond.client.files import ServedFile
 from millpond.client.groups import RemoteGroupDesk
@@ -30,7 +30,7 @@ from millpond.ingest.producer import Producer
 from millpond.model.definition import Durability, Settle, new_definition, parse_ttl
 from millpond.model.names import check_name
 from millpond.model.schema import check_schema, encode_schema
-from millpond.model.spec import GivenSpec, as_spec
+from millpond.model.spec import GivenSpec
 from millpond.model.units import Duration, Size
 from millpond.wire import requests as ask
 from millpond.wire.answers import DropPlan, Node, StreamInfo
@@ -102,7 +102,7 @@ class RemotePond(ConsumerFace, WithFiles):
             keep=keep,
             only=only,
             indexes=given_indexes(indexes),
-            layout=None if layout is None else as_spec(layout),
+            layout=None if layout is None else given_layout(layout),
         )
         when = None if settle is None else ask.SettleSpec(_seconds(settle.every_seconds), f"{settle.bytes_live}B")
         request = ask.Create(
@@ -168,7 +168,7 @@ class RemotePond(ConsumerFace, WithFiles):
             if isinstance(layout, EllipsisType)
             else None
             if layout is None
-            else as_spec(layout).plain(),
+            else given_layout(layout).plain(),
         )
         altered = self._stream_of(self._connection.ask(request, StreamInfo))
         self._watch.look()

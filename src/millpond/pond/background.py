@@ -50,7 +50,7 @@ class Background:
                 return
             try:
                 if stream.settling.due():
-                    stream.settling.settle()
+                    stream.settling.settle(background=True)
                 stream.settling.unpin()
             except StreamNotFound:
                 continue  # dropped meanwhile

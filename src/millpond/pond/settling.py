@@ -70,8 +70,9 @@ class Settling:
             return False
         return waiting >= settle.bytes_live or now - self._waiting_since >= settle.every_seconds
 
-    def settle(self) -> SettleReport | None:
-        """Settle everything acknowledged up to now. None if there is nothing. `SettleFailed` leaves it live."""
+    def settle(self, *, background: bool = False) -> SettleReport | None:
+        """Settle everything acknowledged up to now. None if there is nothing. `SettleFailed` leaves it live. In the
+        background, objects are not smaller than they should be; otherwise every bucket of a layout becomes one."""
         if self.definition.settle is None:
             raise InvalidValue(
                 f"{self.definition.name} is not archived", hint="create it with settle=millpond.Settle() to archive it"
@@ -79,7 +80,7 @@ class Settling:
         with self.alone:
             appended, began = self._log.appended_bytes(self.definition.id), self._clock.monotonic_seconds()
             try:
-                report = self._settle()
+                report = self._settle(self._settings.object_bytes_min if background else 0)
             except Truncated:
                 report = None  # nothing is left of what was to settle
             except BaseException as error:
@@ -96,7 +97,7 @@ class Settling:
             self._succeeded(report)
             return report
 
-    def _settle(self) -> SettleReport | None:
+    def _settle(self, object_bytes_min: int) -> SettleReport | None:
         stream_id = self.definition.id
         settled = self._archive.snapshot(refresh=True)
         generation, heads = self._log.standing(stream_id)
@@ -111,6 +112,7 @@ class Settling:
                 {**start, **stop},
                 self._batches(generation, ranges),
                 object_bytes=self._settings.block_bytes,
+                object_bytes_min=object_bytes_min,
                 generation=generation,
             )
         self._pins.settled(self._archive.snapshot().boundary)
@@ -145,7 +147,9 @@ class Settling:
         """Merge small objects, if there are enough of them."""
         began = self._clock.monotonic_seconds()
         try:
-            report = self._archive.compact(small_bytes=self._settings.small_object_bytes)
+            report = self._archive.compact(
+                small_bytes=self._settings.small_object_bytes, object_bytes_min=self._settings.object_bytes_min
+            )
         except BaseException:
             self._own.merge_failures.add()
             raise

@@ -4,7 +4,8 @@
     _index/000000000032.checkpoint.parquet     entries of all objects live at a version; older files may then go
     _index/_last_checkpoint                    names the newest of them, and vouches for the Delta checkpoint beside it
 
-An entry is a row: path, rows, bytes, `blocks_crc32` (see `checksums.py`) and the columns of `minmax.py`. Which files
+An entry is a row: path, rows, bytes, `blocks_crc32` (see `checksums.py`), where a layout put it (`model`, `bucket`,
+`buckets`), and the columns of `minmax.py`. Which files
 count is said by the commits (`millpond.index`) and by `_last_checkpoint`, with a checksum of each; a listing decides
 nothing but what may be cleaned away.
 
@@ -27,11 +28,16 @@ from millpond.storage.protocol import Storage
 
 DIRECTORY = "_index"
 PATH, ROWS, BYTES, BLOCKS = "path", "rows", "bytes", "blocks_crc32"
+# Which model laid the object out, and that it is bucket so-and-so of so many; null: none did, or it is not known.
+MODEL, BUCKET, BUCKETS = "model", "bucket", "buckets"
 BASE_FIELDS = (
     pa.field(PATH, pa.string()),
     pa.field(ROWS, pa.int64()),
     pa.field(BYTES, pa.int64()),
     pa.field(BLOCKS, pa.binary()),
+    pa.field(MODEL, pa.string()),
+    pa.field(BUCKET, pa.int32()),
+    pa.field(BUCKETS, pa.int32()),
 )
 _LAST = "_last_checkpoint"
 _CHECKPOINT = ".checkpoint.parquet"

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from millpond.archive.layout.layout import Layout, Model, Order
+from millpond.archive.layout.place import Place
 
 # A model with fewer rows per bucket than this knows little of where rows lie.
 _FEW_PER_BUCKET = 64
@@ -26,15 +26,6 @@ _FEW_PER_BUCKET = 64
 _TIMES_AS_MANY = 4
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an object's rows belong: bucket so-and-so of so many, by a model. What entry and footer say of it."""
-
-    model: str
-    bucket: int
-    buckets: int
 
 
 class Arranging:
