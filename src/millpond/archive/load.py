@@ -27,6 +27,8 @@ from millpond.archive.index.entries import BYTES, PATH, ROWS
 from millpond.archive.index.minmax import MAX, MIN
 from millpond.archive.index.stream_indexes import indexes_of
 from millpond.archive.layout.arranging import Arranging
+from millpond.archive.layout.layout import Layout
+from millpond.archive.layout.thinning import Thinning
 from millpond.archive.ledger import Change, Ledger, Refused
 from millpond.archive.object_index import with_columns
 from millpond.archive.objects import parse_name
@@ -42,6 +44,10 @@ from millpond.storage.protocol import Storage
 
 # What a task's report says of an object besides its index entry: what other engines find in the Delta log.
 STATS = "delta_stats"
+# And of the whole task, with its first object: a sample for the stream's first model, as an Arrow stream.
+SAMPLE = "layout_sample"
+# Of a hundred tasks that makes a good sample, and a report stays small.
+_SAMPLE_ROWS = 2_048
 # Room for the rows of one task. Offsets are finite: micro-batches, of which there are many, take less room each.
 ROW_BITS = 32
 ROW_BITS_SMALL = 24
@@ -95,6 +101,10 @@ class LoadWriter:
                 f"{definition.name} has no offsets left for task {task} of a load", hint="load in fewer partitions"
             )
         self._ingest_micros = load.ingest_micros
+        self._sample: Thinning | None = None
+        if arranging is not None and arranging.model is None:
+            columns = arranging.columns
+            self._sample = Thinning(pa.schema([self._schema.field(name) for name in columns]), _SAMPLE_ROWS)
         self._writer = ObjectWriter(
             storage, root, definition, load.version + 1, object_bytes=object_bytes, arranging=arranging
         )
@@ -119,14 +129,21 @@ class LoadWriter:
         }
         self._next += rows
         whole = pa.RecordBatch.from_arrays([*batch.columns, *system.values()], names=[*batch.schema.names, *system])
-        self._writer.add(conform(whole, self._schema))
+        ready = conform(whole, self._schema)
+        if self._sample is not None:
+            self._sample.add(ready)
+        self._writer.add(ready)
 
     def finish(self) -> pa.Table | None:
         """Everything is in objects, which are durable. What to report of them, a row each; None if there are none."""
         written = self._writer.finish()
         if written.entries is None:
             return None
-        return written.entries.append_column(STATS, pa.array([one.stats for one in written.added], pa.string()))
+        report = written.entries.append_column(STATS, pa.array([one.stats for one in written.added], pa.string()))
+        if self._sample is not None:
+            samples = [_as_stream(self._sample.sample()), *[None] * (report.num_rows - 1)]
+            report = report.append_column(SAMPLE, pa.array(samples, pa.binary()))
+        return report
 
     def discard(self) -> None:
         """Remove what was written, as far as that can be done."""
@@ -142,6 +159,31 @@ def read_report(report: pa.Table, definition: StreamDefinition) -> WrittenObject
     columns = [entries.column(name).to_pylist() for name in (PATH, BYTES, ROWS)]
     added = [Added(*one) for one in zip(*columns, report.column(stats).to_pylist(), strict=True)]
     return WrittenObjects(added, entries if added else None, 0, sum(columns[2]), 0)
+
+
+def read_samples(report: pa.Table, layout: Layout, schema: pa.Schema) -> pa.Table | None:
+    """The sample that tasks reported, all of them together; None if they did not. `InvalidInput` if it is no sample."""
+    at = report.schema.get_field_index(SAMPLE)
+    if at < 0:
+        return None
+    wanted = pa.schema([schema.field(name) for name in layout.columns])
+    found = []
+    for body in report.column(at).drop_null().to_pylist():
+        try:
+            table = pa.ipc.open_stream(body).read_all()
+            table.validate(full=True)
+            found.append(table.select(wanted.names).cast(wanted))
+        except (pa.ArrowException, KeyError, TypeError, ValueError, OSError) as error:
+            raise InvalidInput(f"a load reports a sample that is none: {error}", hint="load again") from error
+    return pa.concat_tables(found) if found else None
+
+
+def _as_stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def commit_load(storage: Storage, ledger: Ledger, load: Load, written: WrittenObjects) -> LoadReport:

@@ -24,7 +24,7 @@ from millpond.archive.layout.layout import Layout, Model
 from millpond.archive.layout.model_file import ModelFiles, StoredModel
 from millpond.archive.layout.registry import find_layout
 from millpond.archive.ledger import Ledger
-from millpond.archive.load import Load, LoadReport, commit_load, find_load, read_report
+from millpond.archive.load import Load, LoadReport, commit_load, find_load, read_report, read_samples
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.repair import TORN_DIRECTORY
 from millpond.archive.settle import SettleReport, add_columns, settle
@@ -202,11 +202,28 @@ class StreamArchive:
         with self._writer:
             try:
                 written = read_report(report, self._ledger.definition)
+                sample = self._reported_sample(report)
                 done = commit_load(self._storage, self._ledger, load, written)
             finally:
                 self._show()
+            self._learn(sample)
             self._checkpoint_if_due()
             return done
+
+    def _reported_sample(self, report: pa.Table) -> pa.Table | None:
+        layout = self.layout
+        return None if layout is None else read_samples(report, layout, self._snapshot.schema)
+
+    def _learn(self, sample: pa.Table | None) -> None:
+        """A stream that was loaded before it had a model gets its first one from what the tasks saw."""
+        layout = self.layout
+        if layout is None or sample is None or not sample.num_rows or self._models.newest(layout) is not None:
+            return
+        try:
+            self._keep(layout, layout.fit(sample))
+        except Exception as error:
+            # What was loaded is there and complete; the next block of the stream gives it a model.
+            _LOG.warning("%s has no model from what was loaded: %s", self._ledger.definition.name, error)
 
     def vacuum(self, older_micros: int, *, preview: bool = False) -> VacuumReport:
         """Remove objects that no snapshot since `older_micros` has seen. Only while no load is under way."""

@@ -12,10 +12,13 @@ from importlib import metadata
 import msgspec
 import pyarrow as pa
 
+from millpond.archive.layout.arranging import Arranging
+from millpond.archive.layout.registry import decode_model, find_layout
 from millpond.archive.load import LoadWriter
 from millpond.errors import Unavailable
 from millpond.flight.link import FlightLink
 from millpond.ingest import Ingest
+from millpond.model.definition import StreamDefinition
 from millpond.model.stored_definition import decode_definition
 from millpond.storage import LocalStorage
 from millpond.wire.bulk import LoadTicket
@@ -43,7 +46,14 @@ def load_rows(ticket: bytes, task: int, row_bits: int, batches: Iterable[pa.Reco
     definition = decode_definition(given.definition)
     ingest, rows = Ingest(definition), 0
     with LoadWriter(
-        LocalStorage(), given.root, definition, given.load, task, row_bits, object_bytes=given.object_bytes
+        LocalStorage(),
+        given.root,
+        definition,
+        given.load,
+        task,
+        row_bits,
+        object_bytes=given.object_bytes,
+        arranging=_arranging(given, definition),
     ) as writer:
         try:
             for batch in batches:
@@ -55,6 +65,14 @@ def load_rows(ticket: bytes, task: int, row_bits: int, batches: Iterable[pa.Reco
             writer.discard()
             raise
     return rows, b"" if report is None else _as_stream(report)
+
+
+def _arranging(given: LoadTicket, definition: StreamDefinition) -> Arranging | None:
+    layout = find_layout(definition.layout)
+    if layout is None:
+        return None
+    model = decode_model(given.model) if given.model else None
+    return Arranging(layout, model, object_bytes_min=given.object_bytes_min)
 
 
 def stage_rows(

@@ -61,7 +61,10 @@ class Loading:
                 return None
             self._current = _Current(load, owner, self._lease())
         root, size = self._archive.root, self._settings.block_bytes
-        return LoadTicket(load, encode_definition(definition), root, size, LEASE_SECONDS)
+        stored = self._archive.model()
+        model = "" if stored is None else stored.model.encode().decode()
+        least = self._settings.object_bytes_min
+        return LoadTicket(load, encode_definition(definition), root, size, LEASE_SECONDS, model, least)
 
     def renew(self, load: str) -> None:
         """See `Bulk.renew_load`. A load is named by its id here."""

@@ -21,13 +21,16 @@ from millpond.wire.served import Door
 @dataclass(frozen=True, slots=True)
 class LoadTicket:
     """A load that has begun, and what its tasks need: the stream (as JSON, see `stored_definition`), the directory of
-    its objects, and how large they should be. `lease_seconds`: renew it more often than that."""
+    its objects, and how large they should be; for a layout its model as JSON (empty: there is none yet) and how small
+    objects may be. `lease_seconds`: renew it more often than that."""
 
     load: Load
     definition: str
     root: str
     object_bytes: int
     lease_seconds: float
+    model: str = ""
+    object_bytes_min: int = 0
 
 
 class Bulk(Protocol):

@@ -47,6 +47,11 @@ class Arranging:
         self._known = model is not None or keep is not None
         self.model = model
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the layout looks at."""
+        return self._layout.columns
+
     def groups(self, rows: pa.Table, within: int = 1) -> Iterator[tuple[Place | None, pa.Table]]:
         """The rows (at least one) by bucket. `within`: they are of one bucket of so many already. Takes the memory of
         the rows once more. A layout of a user's that fails must not keep records from settling: then they are stored as

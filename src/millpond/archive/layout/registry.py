@@ -25,12 +25,17 @@ ENTRY_POINTS = "millpond.layouts"
 _LOG = logging.getLogger(__name__)
 _LOCK = threading.Lock()
 _KNOWN: dict[str, type[Layout]] = {kind.name: kind for kind in (Grid, KdTree)}
+# Names of those that are known only because this process was handed them.
+_HANDED: set[str] = set()
 
 
 def register_layout(kind: type[Layout]) -> None:
     """Make a layout known to this process; `InvalidValue` if its name is that of another."""
     with _LOCK:
-        known = _KNOWN.setdefault(kind.name, kind)
+        known = _KNOWN.get(kind.name)
+        if known is None:
+            _HANDED.add(kind.name)
+            known = kind
         if known.__qualname__ != kind.__qualname__ or known.__module__ != kind.__module__:
             raise InvalidValue(
                 f"two layouts are called {kind.name!r}: {known.__qualname__} and {kind.__qualname__}",
@@ -68,6 +73,12 @@ def find_layout(spec: Spec | None) -> Layout | None:
         return None
 
 
+def layout_kind(spec: Spec | None) -> type[Layout] | None:
+    """The class of a layout that other processes may not know: neither built in nor installed."""
+    kind = None if spec is None else _KNOWN.get(spec.kind)
+    return kind if kind is not None and kind.name in _HANDED else None
+
+
 def decode_model(data: bytes | str) -> Model:
     """The model that `encode` gave; `ValueError` if it is none, or of a layout that this process does not know."""
     try:
@@ -91,5 +102,6 @@ def _load_installed() -> None:
     for entry in metadata.entry_points(group=ENTRY_POINTS):
         try:
             register_layout(entry.load())
+            _HANDED.discard(entry.name)
         except Exception as error:  # one broken package must not keep the others from their streams
             _LOG.warning("the layout %s of an installed package is not usable: %s", entry.name, error)
