@@ -135,7 +135,7 @@ def many_objects(count: int) -> ObjectIndex:
         pa.array(np.full(count, 4_000)),
         pa.array([b"\0\0\0\0"] * count, pa.binary()),
     ]
-    columns = dict(zip((field.name for field in BASE_FIELDS), base, strict=True))
+    columns = {field.name: column for field, column in zip(BASE_FIELDS, base, strict=False)}
     return ObjectIndex(pa.table(columns | entry_columns(schema, ranges)), schema)
 
 

@@ -76,7 +76,7 @@ class ModelFiles:
         stored = _Stored(crc32(body), at_micros, str(layout.spec), msgspec.Raw(body))
         self._storage.put(posixpath.join(self._directory, name), memoryview(msgspec.json.encode(stored)))
         self._storage.sync_directory(self._directory)
-        for old in names[: len(names) + 1 - KEPT]:
+        for old in names[: max(0, len(names) + 1 - KEPT)]:
             self._storage.remove(posixpath.join(self._directory, old))
             self._found.pop(old, None)
         found = StoredModel(number, at_micros, str(layout.spec), model)

@@ -1,0 +1,425 @@
+"""Streams with a layout: settles and merges group rows by bucket, and every row is still there once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from millpond.archive.index.entries import BUCKET, BUCKETS, MODEL
+from millpond.archive.layout.arranging import Arranging
+from millpond.archive.layout.kdtree import KdModel, KdTree
+from millpond.archive.layout.layout import Buckets, Layout, Order
+from millpond.archive.layout.model_file import DIRECTORY, KEPT, ModelFiles
+from millpond.archive.layout.registry import register_layout
+from millpond.archive.layout.thinning import Thinning
+from millpond.archive.load import SAMPLE, LoadWriter
+from millpond.archive.snapshot import SettledSnapshot
+from millpond.errors import InvalidInput, SettleFailed
+from millpond.model.past_query import PastQuery
+from millpond.model.predicate import And, Compare
+from millpond.model.schema import OFFSET, STREAMLET
+from millpond.model.spec import Spec, parse_spec
+from millpond.storage import LocalStorage
+from millpond.testing import FaultyStorage
+from tests.archive.settled_stream import SCHEMA, SettledStream, define, records
+
+TREE = parse_spec("kdtree:n,temp,buckets=16")
+
+
+def laid_out(root: Path, layout: Spec | str | None = TREE, **more: Any) -> SettledStream:
+    spec = parse_spec(layout) if isinstance(layout, str) else layout
+    return SettledStream(root, define(layout=spec, **more))
+
+
+def places(snapshot: SettledSnapshot) -> list[tuple[str | None, int | None, int | None]]:
+    columns = [snapshot.objects.entries.column(name).to_pylist() for name in (MODEL, BUCKET, BUCKETS)]
+    return list(zip(*columns, strict=True))
+
+
+def assert_holds(stream: SettledStream, stop: dict[int, int]) -> None:
+    """Exactly the records up to `stop`, each once, by this archive and by one that is opened afresh."""
+    wanted = pa.Table.from_batches([records(s, 0, offset) for s, offset in stop.items()])
+    for snapshot in (stream.archive.snapshot(), stream.open().snapshot()):
+        found = pa.Table.from_batches(snapshot.read(), snapshot.schema)
+        assert found.sort_by([(STREAMLET, "ascending"), (OFFSET, "ascending")]).equals(wanted.combine_chunks())
+
+
+def test_a_settle_makes_an_object_per_bucket(tmp_path: Path) -> None:
+    stream = laid_out(tmp_path)
+    stream.settle_to({0: 3_000, 1: 1_000})
+    snapshot, stored = stream.archive.snapshot(), stream.archive.model()
+    assert stored is not None
+    assert stored.model.buckets == 16
+    assert places(snapshot) == [(stored.model.id, bucket, 16) for bucket in range(16)]
+    assert [path.rpartition("/")[2][:5] for path in snapshot.objects.paths] == [f"b{n:04d}" for n in range(16)]
+    assert max(snapshot.objects.rows) <= 4_000 / 16 * 1.3
+    assert_holds(stream, {0: 3_000, 1: 1_000})
+
+
+def test_objects_are_skipped_by_what_their_bucket_spans(tmp_path: Path) -> None:
+    stream = laid_out(tmp_path)
+    stream.settle_to({0: 4_000, 1: 4_000})
+    here = And((Compare(">=", "n", 100), Compare("<=", "n", 150)))
+    assert int(stream.archive.snapshot().objects.prune(here).keep.sum()) <= 2
+
+
+def test_an_object_says_where_it_belongs(tmp_path: Path) -> None:
+    stream = laid_out(tmp_path)
+    stream.settle_to({0: 500})
+    snapshot = stream.archive.snapshot()
+    metadata = pq.read_schema(Path(stream.root) / snapshot.objects.paths[3]).metadata
+    stored = stream.archive.model()
+    assert stored is not None
+    assert metadata[b"millpond.model"].decode() == stored.model.id
+    assert metadata[b"millpond.bucket"] == b"3/16"
+
+
+def test_rows_of_an_object_lie_near_each_other(tmp_path: Path) -> None:
+    """Whatever the order they came in."""
+    stream = laid_out(tmp_path, "kdtree:n,buckets=2")
+    batch = records(0, 0, 2_000)
+    shuffled = pa.array(np.random.default_rng(1).permutation(2_000))
+    mixed = batch.set_column(1, "n", batch.column("n").take(shuffled))
+    stream.archive.settle({}, {0: 2_000}, [mixed])
+    for batch in stream.archive.snapshot().read(batch_rows=10_000):
+        numbers = batch.column("n").to_numpy()
+        assert (np.diff(numbers) >= 0).mean() > 0.95
+
+
+def test_a_background_settle_makes_no_tiny_objects(tmp_path: Path) -> None:
+    """The upper levels of the tree, as many buckets as have enough to hold."""
+    stream = laid_out(tmp_path, "kdtree:vid,buckets=16")
+    stream.settle_to({0: 2_000}, object_bytes_min=1 << 30)
+    (first,) = places(stream.archive.snapshot())
+    assert first[1:] == (0, 1)
+    size = sum(batch.nbytes for batch in stream.archive.snapshot().read())
+    stream.settle_to({0: 4_000}, object_bytes_min=size // 5)
+    stored = stream.archive.model()
+    assert stored is not None
+    assert places(stream.archive.snapshot())[1:] == [(stored.model.id, bucket, 4) for bucket in range(4)]
+    assert_holds(stream, {0: 4_000})
+
+
+def test_objects_never_cross_a_time_partition(tmp_path: Path) -> None:
+    stream = laid_out(tmp_path, event_time="at", partition_seconds=60)
+    batch = records(0, 0, 3_000)
+    # Three minutes, in turn.
+    times = pa.array(1_699_920_000_000_000 + np.arange(3_000) % 3 * 60_000_000, SCHEMA.field("at").type)
+    stream.archive.settle({}, {0: 3_000}, [batch.set_column(3, "at", times)])
+    snapshot = stream.archive.snapshot()
+    assert len({path.split("/")[1] for path in snapshot.objects.paths}) == 3
+    assert len(snapshot.objects) == 48
+    for at in range(len(snapshot.objects)):
+        keep = np.zeros(len(snapshot.objects), np.bool_)
+        keep[at] = True
+        assert len({value for batch in snapshot.read(keep) for value in batch.column("at").to_pylist()}) == 1
+
+
+def test_later_blocks_use_the_model_that_there_is(tmp_path: Path) -> None:
+    stream = laid_out(tmp_path, "kdtree:n,temp,buckets=4")
+    stream.settle_to({0: 1_000})
+    first = stream.archive.model()
+    stream.reopen()
+    stream.settle_to({0: 9_000})
+    assert first is not None
+    assert {model for model, _, _ in places(stream.archive.snapshot())} == {first.model.id}
+    assert_holds(stream, {0: 9_000})
+
+
+def test_a_model_of_few_rows_gives_way(tmp_path: Path) -> None:
+    stream = laid_out(tmp_path)
+    stream.settle_to({0: 10})
+    few = stream.archive.model()
+    stream.settle_to({0: 30})
+    assert stream.archive.model() == few, "twice as many are few, too"
+    stream.settle_to({0: 4_000})
+    many = stream.archive.model()
+    assert few is not None
+    assert many is not None
+    assert (few.model.rows, many.model.rows, many.number) == (10, 3_970, few.number + 1)
+    assert max(stream.archive.snapshot().objects.rows) < 400
+    assert_holds(stream, {0: 4_000})
+
+
+def test_a_model_that_is_put_counts_from_then_on(tmp_path: Path) -> None:
+    stream = laid_out(tmp_path)
+    stream.settle_to({0: 2_000})
+    layout = stream.archive.layout
+    assert layout is not None
+    batch = records(0, 0, 2_000)
+    better = layout.fit(pa.Table.from_batches([batch]), [PastQuery({"temp": (1.0, 2.0)}, 0)] * 50)
+    stream.archive.put_model(better)
+    stream.settle_to({0: 4_000})
+    models = [model for model, _, _ in places(stream.archive.snapshot())]
+    assert set(models[:16]) != {better.id}
+    assert set(models[16:]) == {better.id}
+    assert_holds(stream, {0: 4_000})
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "gone", "kind"])
+def test_a_damaged_model_is_left_out(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    stream = laid_out(tmp_path)
+    stream.settle_to({0: 2_000})
+    (file,) = (Path(stream.root) / DIRECTORY).iterdir()
+    body = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    elif damage == "cut":
+        file.write_bytes(body[: len(body) // 2])
+    elif damage == "flip":
+        file.write_bytes(body.replace(b'"rows":2000', b'"rows":2001'))
+    else:
+        file.write_bytes(body.replace(b'"kdtree"', b'"spiral"'))
+    stream.reopen()
+    with caplog.at_level(logging.WARNING):
+        assert stream.archive.model() is None
+    assert damage == "gone" or "is left out" in caplog.text
+    stream.settle_to({0: 5_000})
+    assert stream.archive.model() is not None
+    assert_holds(stream, {0: 5_000})
+
+
+def test_only_so_many_models_are_kept(tmp_path: Path) -> None:
+    files = ModelFiles(LocalStorage(), str(tmp_path))
+    layout = KdTree("x", buckets=4)
+    for n in range(KEPT + 5):
+        files.put(layout, layout.fit(pa.table({"x": [float(n), n + 1.0]})), n)
+    found = ModelFiles(LocalStorage(), str(tmp_path)).newest(layout)
+    assert found is not None
+    assert (found.number, found.at_micros) == (KEPT + 4, KEPT + 4)
+    assert len(list((tmp_path / DIRECTORY).iterdir())) == KEPT
+    assert files.newest(KdTree("x", buckets=8)) is None, "a model is of one layout"
+
+
+def test_a_stream_gets_another_layout(tmp_path: Path) -> None:
+    """What has settled stays as it is; what comes next is laid out anew."""
+    stream = laid_out(tmp_path, None)
+    stream.settle_to({0: 1_000})
+    assert places(stream.archive.snapshot()) == [(None, None, None)]
+    stream.definition = define(layout=parse_spec("kdtree:n,buckets=4"))
+    stream.archive.alter(stream.definition)
+    stream.settle_to({0: 2_000})
+    stream.definition = define(layout=parse_spec("kdtree:n,buckets=8"))
+    stream.archive.alter(stream.definition)
+    stream.settle_to({0: 3_000})
+    assert [buckets for _, _, buckets in places(stream.archive.snapshot())] == [None, *[4] * 4, *[8] * 8]
+    assert_holds(stream, {0: 3_000})
+
+
+def test_a_layout_that_nobody_knows_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stream = laid_out(tmp_path, Spec("spiral", ("n",)))
+    with caplog.at_level(logging.WARNING):
+        stream.settle_to({0: 1_000})
+    assert "no layout 'spiral'" in caplog.text
+    assert places(stream.archive.snapshot()) == [(None, None, None)]
+    assert_holds(stream, {0: 1_000})
+
+
+class _BadModel(KdModel):
+    def _assign(self, rows: pa.Table) -> Buckets:
+        return np.zeros(rows.num_rows - 1, np.int32)
+
+
+class _BadOrder(KdModel):
+    def order(self, rows: pa.Table) -> Order:
+        return np.zeros(rows.num_rows, np.int64)
+
+
+@pytest.mark.parametrize("bad", [_BadModel, _BadOrder])
+def test_a_layout_that_would_lose_rows_is_not_followed(bad: type[KdModel], caplog: pytest.LogCaptureFixture) -> None:
+    rows = pa.table({"x": [3.0, 1.0, 2.0]})
+    layout = KdTree("x", buckets=2)
+    model = bad(layout.fit(rows)._stored)
+    with caplog.at_level(logging.ERROR):
+        ((place, found),) = list(Arranging(layout, model).groups(rows))
+    assert (place, found) == (None, rows)
+    assert "stored as they come" in caplog.text
+
+
+class Halves(Layout):
+    """A user's layout: two buckets."""
+
+    name = "halves"
+
+    def __init__(self, *columns: str, buckets: int = 2) -> None:
+        super().__init__(*columns, buckets=buckets)
+
+    def fit(self, sample: pa.Table, history: Sequence[PastQuery] = ()) -> KdModel:
+        raise RuntimeError("a mistake in user code")
+
+    @classmethod
+    def decode(cls, plain: Any) -> KdModel:
+        raise ValueError("none was ever encoded")
+
+
+def test_a_layout_that_fails_does_not_keep_records_from_settling(tmp_path: Path) -> None:
+    register_layout(Halves)
+    stream = laid_out(tmp_path, "halves:n,buckets=2")
+    stream.settle_to({0: 1_000})
+    assert places(stream.archive.snapshot()) == [(None, None, None)]
+    assert_holds(stream, {0: 1_000})
+
+
+def test_a_disk_that_does_not_take_the_model_fails_the_settle(tmp_path: Path) -> None:
+    storage = FaultyStorage(LocalStorage())
+    stream = SettledStream(tmp_path, define(layout=TREE), storage)
+    storage.fail(kind="write", path=DIRECTORY)
+    with pytest.raises(SettleFailed, match="could not settle"):
+        stream.settle_to({0: 1_000})
+    assert stream.boundary == {}
+    storage.heal()
+    stream.settle_to({0: 1_000})
+    assert_holds(stream, {0: 1_000})
+
+
+def test_merging_stays_within_a_bucket(tmp_path: Path) -> None:
+    stream = laid_out(tmp_path, "kdtree:vid,buckets=4")
+    for stop in range(1_000, 6_000, 1_000):
+        stream.settle_to({0: stop})
+    assert len(stream.archive.snapshot().objects) == 20
+    report = stream.archive.compact(object_bytes_min=1 << 30)
+    assert report is not None
+    assert (report.objects_before, report.objects_after) == (20, 4)
+    stored = stream.archive.model()
+    assert stored is not None
+    assert places(stream.archive.snapshot()) == [(stored.model.id, bucket, 4) for bucket in range(4)]
+    snapshot = stream.archive.snapshot()
+    for at in range(4):
+        keep = np.arange(4) == at
+        rows = pa.Table.from_batches(snapshot.read(keep))
+        assert set(stored.model.assign(rows).tolist()) == {at}
+    assert stream.archive.compact(object_bytes_min=1 << 30) is None
+    assert_holds(stream, {0: 5_000})
+
+
+def test_merging_brings_rows_down_the_tree(tmp_path: Path) -> None:
+    """Small settles use one bucket; what has gathered is cut into as many as are large enough, and then again."""
+    stream = laid_out(tmp_path, "kdtree:vid,buckets=16")
+    stop = 0
+    for _ in range(5):
+        stop += 1_000
+        stream.settle_to({0: stop}, object_bytes_min=1 << 30)
+    assert {buckets for _, _, buckets in places(stream.archive.snapshot())} == {1}
+    size = sum(batch.nbytes for batch in stream.archive.snapshot().read())
+    assert stream.archive.compact(object_bytes_min=size // 5) is not None
+    assert {buckets for _, _, buckets in places(stream.archive.snapshot())} == {4}
+    assert len(stream.archive.snapshot().objects) == 4
+    assert_holds(stream, {0: stop})
+
+
+def test_merging_lays_out_what_older_models_left(tmp_path: Path) -> None:
+    stream = laid_out(tmp_path, None)
+    for stop in (1_000, 2_000, 3_000):
+        stream.settle_to({0: stop})
+    stream.definition = define(layout=parse_spec("kdtree:n,buckets=2"))
+    stream.archive.alter(stream.definition)
+    stream.settle_to({0: 4_000})
+    layout = stream.archive.layout
+    assert layout is not None
+    newest = layout.fit(pa.Table.from_batches([records(0, 0, 4_000)]))
+    stream.archive.put_model(newest)
+    assert stream.archive.compact() is not None
+    assert places(stream.archive.snapshot()) == [(newest.id, 0, 2), (newest.id, 1, 2)]
+    assert_holds(stream, {0: 4_000})
+
+
+def _load(stream: SettledStream, parts: Sequence[pa.RecordBatch], *, model: bool = True, least: int = 0) -> None:
+    """What the tasks of a job do, one part each."""
+    load = stream.archive.begin_load(stream.clock.now_micros())
+    stored, layout = stream.archive.model(), stream.archive.layout
+    assert load is not None
+    assert layout is not None
+    reports = []
+    for task, part in enumerate(parts):
+        known = stored.model if stored is not None and model else None
+        arranging = Arranging(layout, known, object_bytes_min=least)
+        with LoadWriter(
+            LocalStorage(), stream.root, stream.definition, load, task, 20, object_bytes=1 << 20, arranging=arranging
+        ) as writer:
+            writer.add(part)
+            report = writer.finish()
+        assert report is not None
+        reports.append(report)
+    stream.archive.commit_load(load, pa.concat_tables(reports, promote_options="default"))
+
+
+def _own(start: int, stop: int) -> pa.RecordBatch:
+    return records(0, start, stop).select(SCHEMA.names)
+
+
+def test_loads_apply_the_model(tmp_path: Path) -> None:
+    stream = laid_out(tmp_path)
+    stream.settle_to({0: 2_000})
+    stored = stream.archive.model()
+    _load(stream, [_own(0, 2_000), _own(2_000, 3_000)])
+    assert stored is not None
+    loaded = places(stream.archive.snapshot())[16:]
+    assert {model for model, _, _ in loaded} == {stored.model.id}
+    assert len({bucket for _, bucket, _ in loaded}) == 16
+    assert stream.archive.model() == stored
+    assert sum(stream.archive.snapshot().objects.rows) == 5_000
+
+
+def test_a_load_gives_a_stream_its_first_model(tmp_path: Path) -> None:
+    """Tasks lay out by models of their own, and report samples: the stream's model is of all of them."""
+    stream = laid_out(tmp_path)
+    _load(stream, [_own(0, 2_000), _own(50_000, 52_000)])
+    snapshot, stored = stream.archive.snapshot(), stream.archive.model()
+    assert set(places(snapshot)) == {(None, None, None)}
+    assert len(snapshot.objects) == 32
+    assert stored is not None
+    assert 2_000 < stored.model.rows <= 4_096
+    whole = pa.Table.from_batches([_own(0, 2_000), _own(50_000, 52_000)])
+    assert np.bincount(stored.model.assign(whole)).max() < 500
+    _load(stream, [_own(0, 2_000)])
+    assert {model for model, _, _ in places(stream.archive.snapshot())[32:]} == {stored.model.id}
+
+
+def test_a_report_with_a_sample_that_is_none(tmp_path: Path) -> None:
+    stream = laid_out(tmp_path)
+    load, layout = stream.archive.begin_load(1), stream.archive.layout
+    assert load is not None
+    assert layout is not None
+    with LoadWriter(
+        LocalStorage(), stream.root, stream.definition, load, 0, 20, object_bytes=1 << 20, arranging=Arranging(layout)
+    ) as writer:
+        writer.add(_own(0, 100))
+        report = writer.finish()
+    assert report is not None
+    at = report.schema.get_field_index(SAMPLE)
+    bad = report.set_column(at, SAMPLE, pa.array([b"nonsense"] * report.num_rows, pa.binary()))
+    with pytest.raises(InvalidInput, match="sample"):
+        stream.archive.commit_load(load, bad)
+    assert len(stream.archive.snapshot().objects) == 0
+
+
+def test_a_sample_of_unknown_many_rows_is_even() -> None:
+    schema = pa.schema([("x", pa.int64())])
+    thinning = Thinning(schema, 1_000)
+    for start in range(0, 100_000, 7_000):
+        thinning.add(pa.RecordBatch.from_arrays([pa.array(range(start, start + 7_000))], schema=schema))
+    found = thinning.sample().column("x").to_numpy()
+    assert 400 <= len(found) <= 1_000
+    assert len(set(found.tolist())) == len(found)
+    assert abs(found.mean() - 52_500) < 5_000
+
+
+def test_index_files_of_before_layouts_are_read(tmp_path: Path) -> None:
+    """Entries without the columns of layouts: nothing is known of where a layout put them."""
+    stream = laid_out(tmp_path, None)
+    stream.settle_to({0: 1_000})
+    for file in (Path(stream.root) / "_index").glob("*-*.parquet"):
+        table = pq.read_table(file)
+        old = table.drop_columns([MODEL, BUCKET, BUCKETS])
+        stream.storage.remove(str(file))
+        pq.write_table(old, file)
+    before = stream.archive.snapshot().objects.entries
+    assert places(stream.archive.snapshot()) == [(None, None, None)]
+    assert before.schema.field(BUCKET).type == pa.int32()
