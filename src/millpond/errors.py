@@ -80,6 +80,18 @@ class StreamExists(InvalidInput):
     code = "stream-exists"
 
 
+class DatasetNotFound(InvalidInput):
+    """No data set of that name or over that path."""
+
+    code = "dataset-not-found"
+
+
+class DatasetExists(InvalidInput):
+    """A data set of that name is there already."""
+
+    code = "dataset-exists"
+
+
 class NotAFile(InvalidInput):
     """A stream of records where a file was meant."""
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from millpond.archive.specs import given_indexes, given_layout
 from millpond.client.connection import Connection
+from millpond.client.datasets import WithoutDatasets
 from millpond.client.files import ServedFile
 from millpond.client.groups import RemoteGroupDesk
 from millpond.client.pipelines import RemoteBoard
@@ -42,7 +43,7 @@ DEFAULT_SETTLE = Settle()
 Progress = Callable[[str, int, int], None]
 
 
-class RemotePond(ConsumerFace, WithFiles):
+class RemotePond(ConsumerFace, WithFiles, WithoutDatasets):
     """Made by `millpond.connect`. Thread-safe; a context manager that closes it."""
 
     def __init__(self, connection: Connection, node: Node) -> None:

@@ -32,6 +32,7 @@ from millpond.model.units import Duration, Size
 from millpond.pond.background import Background
 from millpond.pond.catalog import AUDIT, CATALOG, OWN_STREAMS, Catalog
 from millpond.pond.consumed import PondStreams
+from millpond.pond.datasets import Datasets, WithDatasets
 from millpond.pond.desk import PondDesk
 from millpond.pond.directory import PondDirectory
 from millpond.pond.file_calls import HereFile
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 DEFAULT_SETTLE = Settle()
 
 
-class Pond(ConsumerFace, WithFiles):
+class Pond(ConsumerFace, WithFiles, WithDatasets):
     """Made by `millpond.open`. Thread-safe; a context manager that closes it."""
 
     def __init__(
@@ -79,6 +80,7 @@ class Pond(ConsumerFace, WithFiles):
         self._lock = threading.RLock()
         self._closed = False
         self.pipelines = Board(clock)
+        self._datasets = Datasets(storage, directory.path, clock, directory.id.hex())
         self._listeners: list[Callable[[Change], None]] = []
         self._door: FlightDoor | None = None
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()

@@ -66,6 +66,18 @@ def translate(text: str, columns: Sequence[str]) -> Predicate:
     return And(tuple(_translate(node, known) for node in json.loads(text)))
 
 
+def literals(text: str) -> list[tuple[Value, bool]]:
+    """The values in a JSON list of literals, each with whether it is NULL: one that was not understood is not."""
+    found: list[tuple[Value, bool]] = []
+    for node in json.loads(text):
+        try:
+            value = _value(node)
+            found.append((value, value is None))
+        except _NotUnderstoodError:
+            found.append((None, False))
+    return found
+
+
 def _translate(node: Node, columns: frozenset[str]) -> Predicate:
     match node["is"]:
         case "And":

@@ -43,6 +43,11 @@ SOURCES = (
     "ObjectTable",
     "PinnedStream",
     "SettledIndex",
+    "WholeFiles",
+    "FileList",
+    "NumberedFiles",
+    "PinnedFiles",
+    "DatasetIndex",
     "LiveRelation",
     "StreamRelation",
     "SnapshotRule",
@@ -88,6 +93,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.catalyst.expressions.Attribute": ("name",),
     "org.apache.spark.sql.catalyst.expressions.AttributeReference": ("name",),
     "org.apache.spark.sql.catalyst.expressions.Cast": (),
+    "org.apache.spark.sql.catalyst.expressions.GenericInternalRow": (),
     "org.apache.spark.sql.catalyst.expressions.GetStructField": ("extractFieldName",),
     "org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual": (),
     "org.apache.spark.sql.catalyst.expressions.InSet": ("hset",),
@@ -132,12 +138,44 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "org.apache.spark.sql.execution.QueryExecution": ("toRdd",),
     "org.apache.spark.sql.execution.arrow.ArrowConverters$": ("fromIPCStream",),
-    "org.apache.spark.sql.execution.datasources.FileIndex": ("listFiles",),
-    "org.apache.spark.sql.execution.datasources.FileStatusWithMetadata": (),
-    "org.apache.spark.sql.execution.datasources.HadoopFsRelation": ("location",),
+    "org.apache.spark.sql.execution.datasources.DataSource": ("providingInstance", "resolveRelation"),
+    "org.apache.spark.sql.execution.datasources.DataSourceStrategy$": ("normalizeExprs",),
+    "org.apache.spark.sql.execution.datasources.FileFormat": (
+        "allowDuplicatedColumnNames",
+        "buildReader",
+        "buildReaderWithPartitionValues",
+        "inferSchema",
+        "isSplitable",
+        "prepareWrite",
+        "supportBatch",
+        "supportDataType",
+        "supportFieldName",
+        "supportReadDataType",
+        "vectorTypes",
+    ),
+    "org.apache.spark.sql.execution.datasources.FileIndex": (
+        "inputFiles",
+        "listFiles",
+        "partitionSchema",
+        "rootPaths",
+        "sizeInBytes",
+    ),
+    "org.apache.spark.sql.execution.datasources.FileStatusWithMetadata": (
+        "getLen",
+        "getModificationTime",
+        "getPath",
+    ),
+    "org.apache.spark.sql.execution.datasources.HadoopFsRelation": (
+        "dataSchema",
+        "fileFormat",
+        "location",
+        "options",
+        "partitionSchema",
+    ),
     "org.apache.spark.sql.execution.datasources.LogicalRelation": ("copy", "newInstance"),
     "org.apache.spark.sql.execution.datasources.LogicalRelation$": ("apply",),
-    "org.apache.spark.sql.execution.datasources.PartitionDirectory": (),
+    "org.apache.spark.sql.execution.datasources.OutputWriterFactory": (),
+    "org.apache.spark.sql.execution.datasources.PartitionDirectory": ("files", "values"),
     "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat": ("buildReaderWithPartitionValues",),
     "org.apache.spark.sql.execution.streaming.Offset": (),
     "org.apache.spark.sql.execution.streaming.Sink": ("addBatch",),
@@ -162,6 +200,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "close",
         "write",
     ),
+    "org.apache.spark.sql.internal.SQLConf": (),
     "org.apache.spark.sql.sources.BaseRelation": ("needConversion",),
     "org.apache.spark.sql.sources.CatalystScan": ("buildScan",),
     "org.apache.spark.sql.sources.CreatableRelationProvider": ("createRelation",),
@@ -191,6 +230,14 @@ class Jvm:
         self._session: Java = spark._jsparkSession
         self._jvm: Java = spark._jvm
         self.workshop: Java = _workshop(spark)
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._spark
+
+    def time_zone(self) -> str:
+        """The zone of the JVM itself, which some readers use whatever the session's is."""
+        return str(self._jvm.java.util.TimeZone.getDefault().getID())
 
     @property
     def session_id(self) -> str:
@@ -246,6 +293,40 @@ class Jvm:
     def relation_of(self, frame: DataFrame) -> Java:
         """The relation that a frame reads, and nothing else."""
         return frame._jdf.queryExecution().analyzed().relation()
+
+    def frame_of(self, relation: Java) -> DataFrame:
+        """A DataFrame of one relation."""
+        return DataFrame(self._session.baseRelationToDataFrame(relation), self._spark)
+
+    def resolved(self, kind: str, path: str, schema: StructType | None, options: dict[str, str]) -> Java:
+        """The relation of files at a path, as Spark itself finds them; without a schema it is inferred."""
+        struct = None if schema is None else self.struct(schema)
+        return self.workshop.resolved(self._session, kind, path, struct, self._java_map(options))
+
+    def dataset(
+        self,
+        key: str,
+        name: str,
+        size: int,
+        kind: str,
+        data: StructType,
+        partitions: StructType,
+        options: dict[str, str],
+    ) -> DataFrame:
+        """A DataFrame of the data set `key`, still open: each query of it gets its files."""
+        relation = self.workshop.dataset(
+            key, name, size, kind, self.struct(data), self.struct(partitions), self._java_map(options), self._session
+        )
+        return self.frame_of(relation)
+
+    def numbered(
+        self, resolved: Java, files: Java, chosen: bytes, data: StructType, number: StructType, options: dict[str, str]
+    ) -> DataFrame:
+        """The rows of some files of a list, each file read whole by one task, with its number in the last column."""
+        relation = self.workshop.numbered(
+            resolved, files, bytearray(chosen), self.struct(data), self.struct(number), self._java_map(options)
+        )
+        return self.frame_of(relation)
 
     def serve(self, opening: Callback) -> None:
         """Let `format("millpond")` ask `opening` in all sessions of this JVM."""

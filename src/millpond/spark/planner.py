@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,6 +75,7 @@ class SessionPlanner:
         self.jvm = jvm
         self._lock = threading.Lock()
         self._streams: dict[str, ServedStream] = {}
+        self._sources: dict[str, Callable[[QueryFigures], Java]] = {}
         self._tables: dict[str, tuple[tuple[int, int, int], Java]] = {}
         self._figures: OrderedDict[str, QueryFigures] = OrderedDict()
         self.attachments: dict[int, Any] = {}
@@ -84,6 +85,11 @@ class SessionPlanner:
     @property
     def stopped(self) -> bool:
         return self.spark.sparkContext._jsc is None
+
+    def add_source(self, key: str, pin: Callable[[QueryFigures], Java]) -> None:
+        """Let relations of that key be pinned by `pin`, which is called once per query."""
+        with self._lock:
+            self._sources[key] = pin
 
     def frame(self, stream: ServedStream) -> DataFrame:
         """A DataFrame of the stream, live ∪ settled."""
@@ -126,8 +132,12 @@ class SessionPlanner:
         """Called by the optimiser. Answers with a Java PinnedStream, or with text: why there is none."""
         try:
             with self._lock:
-                stream = self._streams[key]
+                source = self._sources.get(key)
                 figures = self._figures_of(query)
+            if source is not None:
+                return source(figures)
+            with self._lock:
+                stream = self._streams[key]
             snapshot = stream.snapshot()
             scan = PinnedScan(self, stream, snapshot, figures)
             rows = sum(map(len, snapshot.live.values()))

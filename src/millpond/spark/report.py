@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,30 @@ from millpond.model.predicate import Predicate
 from millpond.model.query_note import QueryNote
 
 if TYPE_CHECKING:
-    from millpond.archive.snapshot import SettledSnapshot
+    import pyarrow as pa
+
+    from millpond.archive.object_index import ObjectIndex
+
+
+class Scanned(Protocol):
+    """What a scan had before it: a stream's settled objects, or the files of a data set."""
+
+    @property
+    def objects(self) -> ObjectIndex: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def read(
+        self,
+        keep: npt.NDArray[np.bool_] | None = None,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        *,
+        loose: bool = False,
+    ) -> Iterable[pa.RecordBatch]:
+        """The rows of the objects in `keep` that satisfy the predicate."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -24,7 +47,7 @@ class SettledScan:
     """One scan's share of the settled half."""
 
     stream: str
-    snapshot: SettledSnapshot
+    snapshot: Scanned
     predicate: Predicate
     keep: npt.NDArray[np.bool_]
     skipped_by: Mapping[str, int]

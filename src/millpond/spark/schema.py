@@ -61,3 +61,20 @@ def spark_type(kind: pa.DataType) -> DataType:
     if pa.types.is_struct(kind):
         return StructType([StructField(field.name, spark_type(field.type)) for field in kind])
     raise InvalidSchema(f"{kind} has no counterpart in Spark", hint="streams refuse it at creation")
+
+
+_ARROW: dict[DataType, pa.DataType] = {spark: arrow for arrow, spark in _PLAIN.items()}
+
+
+def arrow_type(kind: DataType) -> pa.DataType | None:
+    """The type in which a column of Spark's has an order that indexes know; None if it has none. Text with a collation
+    has another order."""
+    if isinstance(kind, DecimalType):
+        return pa.decimal128(kind.precision, kind.scale) if kind.scale >= 0 else None
+    return _ARROW.get(kind)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Those columns that indexes can be about."""
+    found = ((field.name, arrow_type(field.dataType)) for field in schema)
+    return pa.schema([(name, kind) for name, kind in found if kind is not None])

@@ -3,7 +3,7 @@
 A view need not be made anew when its stream settles: every query finds the newest objects by itself.
 
 `grid/meters` becomes `grid_meters`. Where two streams would share a view's name, the older one has it and the younger
-one's carries its id as well (`grid_meters_12`).
+one's carries its id as well (`grid_meters_12`). Data sets have views, too, after all streams.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from millpond.errors import Forbidden, MillpondError, StreamNotFound
 from millpond.model.names import view_name
 from millpond.spark.planner import SessionPlanner, planner_of
 from millpond.spark.provider import register
-from millpond.wire.served import Change, ServedPond, ServedStream
+from millpond.wire.served import Change, ServedDataset, ServedPond, ServedStream, ServesDatasets
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class Attachment:
         self._planner = planner
         self._lock = threading.Lock()
         self._views: dict[str, tuple[str, int, int]] = {}
+        self._dataset_views: dict[str, tuple[str, str]] = {}
         self._stop = pond.on_change(self._changed)
         try:
             self._refresh()
@@ -57,14 +58,21 @@ class Attachment:
         with self._lock:
             return {stream: view for stream, (view, _, _) in self._views.items()}
 
+    @property
+    def dataset_views(self) -> Mapping[str, str]:
+        """Data set -> view."""
+        with self._lock:
+            return {name: view for name, (view, _) in self._dataset_views.items()}
+
     def detach(self) -> None:
         """Drop the views and stop following the pond."""
         self._stop()
         self._planner.attachments.pop(id(self._pond), None)
         with self._lock:
-            for view, _, _ in self._views.values():
+            for view in [*(held[0] for held in self._views.values()), *(v for v, _ in self._dataset_views.values())]:
                 self._planner.spark.catalog.dropTempView(view)
             self._views.clear()
+            self._dataset_views.clear()
 
     def _changed(self, change: Change) -> None:
         if self._planner.stopped:
@@ -104,6 +112,25 @@ class Attachment:
                         continue
                     frame.createOrReplaceTempView(view)
                     self._views[name] = (view, stream_id, version)
+            self._refresh_datasets(taken)
+
+    def _refresh_datasets(self, taken: set[str]) -> None:
+        """As for streams; called under the lock. `taken`: the names of their views."""
+        pond = self._pond
+        wanted: dict[str, tuple[str, ServedDataset]] = {}
+        for dataset in pond.served_datasets() if isinstance(pond, ServesDatasets) else ():
+            view = view_name(dataset.name)
+            view = view if view.lower() not in taken else f"{view}_{dataset.id}"
+            taken.add(view.lower())
+            wanted[dataset.name] = (view, dataset)
+        for name, (view, made) in list(self._dataset_views.items()):
+            if name not in wanted or (wanted[name][0], wanted[name][1].id) != (view, made):
+                del self._dataset_views[name]
+                self._planner.spark.catalog.dropTempView(view)
+        for name, (view, dataset) in wanted.items():
+            if name not in self._dataset_views:
+                dataset.to_spark(self._planner.spark).createOrReplaceTempView(view)
+                self._dataset_views[name] = (view, dataset.id)
 
     def _drop(self, name: str) -> None:
         view, _, _ = self._views.pop(name, ("", 0, 0))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from millpond.model.definition import StreamDefinition
 from millpond.model.query_note import QueryNote
@@ -85,4 +85,29 @@ class ServedPond(Protocol):
     def on_change(self, callback: Callable[[Change], None]) -> Callable[[], None]:
         """Call `callback` after each change, in any thread, and in the order of changes; it must not raise. Returns
         how to stop it. Settling is no change here: a query finds the newest objects by itself."""
+        ...
+
+
+class ServedDataset(Protocol):
+    """A data set, as Spark's views see it. Thread-safe."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def id(self) -> str:
+        """Tells it from one of the same name that was dropped."""
+        ...
+
+    def to_spark(self, spark: Any) -> Any:
+        """A DataFrame of it."""
+        ...
+
+
+@runtime_checkable
+class ServesDatasets(Protocol):
+    """A pond that has data sets as well."""
+
+    def served_datasets(self) -> Sequence[ServedDataset]:
+        """All of them."""
         ...

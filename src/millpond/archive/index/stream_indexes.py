@@ -18,6 +18,7 @@ from millpond.archive.index.registry import INDEXES
 from millpond.errors import MillpondError
 from millpond.model.definition import StreamDefinition
 from millpond.model.schema import stored_schema
+from millpond.model.spec import Spec
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,10 +71,14 @@ NO_INDEXES = StreamIndexes()
 
 
 def indexes_of(definition: StreamDefinition) -> StreamIndexes:
-    """Those of a stream. A kind that is not known, or does not take its columns any more, is warned of."""
-    schema = stored_schema(definition.schema)
+    """Those of a stream."""
+    return indexes_for(definition.indexes, stored_schema(definition.schema))
+
+
+def indexes_for(specs: Sequence[Spec], schema: pa.Schema) -> StreamIndexes:
+    """Those that specs name. A kind that is not known, or does not take its columns any more, is warned of."""
     used, unknown, warnings = [], [], []
-    for spec in definition.indexes:
+    for spec in specs:
         try:
             kind = INDEXES.make(spec)
             fields = {f.name: pa.field(f"{spec.key}.{f.name}", f.type) for f in kind.fields(schema)}

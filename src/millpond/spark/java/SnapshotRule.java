@@ -16,6 +16,7 @@ import org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion$;
 import org.apache.spark.sql.catalyst.plans.logical.*;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.sources.BaseRelation;
@@ -32,6 +33,8 @@ import scala.collection.immutable.Seq;
  * A half without a record in the snapshot becomes an empty relation, and a Union that is left with one child goes: a
  * query on a stream that has settled whole is planned exactly as one on plain Parquet files. Where objects hold expired
  * rows beside others, a Filter on the time of ingestion stands on the settled half; the node does it for the live one.
+ *
+ * A data set, files that others wrote, is pinned to a list of them, and its scan is told the condition above it.
  */
 public class SnapshotRule extends Rule {
   private final BiFunction pin;
@@ -59,22 +62,66 @@ public class SnapshotRule extends Rule {
     }
 
     public boolean isDefinedAt(Object node) {
-      return key(node) != null || isTornUnion(node) || isOverUnion(node);
+      return key(node) != null || isTornUnion(node) || isOverUnion(node) || isOverDataset(node);
     }
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
       String key = key(node);
+      if (key != null && dataset(node) != null) return pinned((LogicalRelation) node, files(key));
       if (key != null) return pinned((LogicalRelation) node, stream(key));
+      if (isOverDataset(node)) return told((Filter) node);
       if (isTornUnion(node)) return PropagateEmptyRelation$.MODULE$.apply((LogicalPlan) node);
       if (isOverUnion(node)) return pushed((LogicalPlan) node);
       return otherwise.apply(node);
     }
 
     private PinnedStream stream(String key) {
+      return (PinnedStream) found(key);
+    }
+
+    private PinnedFiles files(String key) {
+      return (PinnedFiles) found(key);
+    }
+
+    private Object found(String key) {
       if (!streams.containsKey(key)) {
         streams.put(key, Answers.checked(pin.apply(query, key)));
       }
-      return (PinnedStream) streams.get(key);
+      return streams.get(key);
+    }
+
+    private static LogicalPlan pinned(LogicalRelation leaf, PinnedFiles files) {
+      return copy(leaf, at((HadoopFsRelation) leaf.relation(), dataset(leaf).pin(files)));
+    }
+
+    private static BaseRelation at(HadoopFsRelation files, DatasetIndex location) {
+      return new HadoopFsRelation(location, files.partitionSchema(), files.dataSchema(), files.bucketSpec(),
+          files.fileFormat(), files.options(), files.sparkSession());
+    }
+
+    /** Where a relation reads a data set; null for any other node. */
+    private static DatasetIndex dataset(Object node) {
+      if (!(node instanceof LogicalRelation)) return null;
+      BaseRelation relation = ((LogicalRelation) node).relation();
+      if (!(relation instanceof HadoopFsRelation)) return null;
+      Object location = ((HadoopFsRelation) relation).location();
+      return location instanceof DatasetIndex ? (DatasetIndex) location : null;
+    }
+
+    /** A filter right on a data set that has not been told of one. */
+    private static boolean isOverDataset(Object node) {
+      if (!(node instanceof Filter)) return false;
+      DatasetIndex location = dataset(((Filter) node).child());
+      return location != null && !location.open() && !location.conditioned();
+    }
+
+    /** The same filter, of which the scan knows. */
+    private static LogicalPlan told(Filter filter) {
+      LogicalRelation leaf = (LogicalRelation) filter.child();
+      ArrayList terms = new ArrayList();
+      terms.add(filter.condition());
+      Seq named = DataSourceStrategy$.MODULE$.normalizeExprs(PythonUtils.toSeq(terms), (Seq) leaf.output());
+      return new Filter(filter.condition(), copy(leaf, at((HadoopFsRelation) leaf.relation(), dataset(leaf).where(named))));
     }
 
     private static LogicalPlan pinned(LogicalRelation leaf, PinnedStream stream) {
@@ -162,6 +209,7 @@ public class SnapshotRule extends Rule {
       if (relation instanceof StreamRelation) return ((StreamRelation) relation).key();
       if (!(relation instanceof HadoopFsRelation)) return null;
       Object location = ((HadoopFsRelation) relation).location();
+      if (location instanceof DatasetIndex) return dataset(node).open() ? dataset(node).key() : null;
       if (!(location instanceof SettledIndex)) return null;
       SettledIndex settled = (SettledIndex) location;
       return settled.open() ? settled.key() : null;

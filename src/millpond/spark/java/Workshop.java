@@ -5,17 +5,21 @@ import java.util.function.BiFunction;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.execution.arrow.ArrowConverters$;
+import org.apache.spark.sql.execution.datasources.DataSource;
+import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CloseableIterator;
+import scala.collection.immutable.Seq;
 
 /** Makes the objects of this package for Python, one call each. */
 public class Workshop {
@@ -104,5 +108,46 @@ public class Workshop {
 
   public BaseRelation live(String key, String name, SQLContext context, StructType schema) {
     return new LiveRelation(key, name, context, schema, null);
+  }
+
+  /** What Spark reads at a path: its files listed, their partitions found, their schema taken or (null) inferred. */
+  public HadoopFsRelation resolved(
+      SparkSession session, String format, String path, StructType schema, java.util.Map options) {
+    ArrayList paths = new ArrayList();
+    paths.add(path);
+    Seq none = (Seq) scala.collection.immutable.Nil$.MODULE$;
+    DataSource source = new DataSource(session, format, PythonUtils.toSeq(paths), scala.Option.apply(schema), none,
+        scala.Option.empty(), PythonUtils.toScalaMap(options), scala.Option.empty(), scala.Option.empty());
+    return (HadoopFsRelation) source.resolveRelation(true, true, source.resolveRelation$default$3());
+  }
+
+  public FileList files(HadoopFsRelation resolved) {
+    return new FileList(resolved);
+  }
+
+  public PinnedFiles pinnedFiles(FileList files, BiFunction steering) {
+    return new PinnedFiles(files, steering);
+  }
+
+  /** A data set, still open: the SnapshotRule gives each query its files. */
+  public BaseRelation dataset(String key, String name, long bytes, String format, StructType data,
+      StructType partitions, java.util.Map options, SparkSession session) throws Exception {
+    DatasetIndex open = new DatasetIndex(key, name, bytes, partitions, null, "[]");
+    return new HadoopFsRelation(open, partitions, data, scala.Option.empty(), named(format, options, session),
+        PythonUtils.toScalaMap(options), session);
+  }
+
+  private static FileFormat named(String format, java.util.Map options, SparkSession session) {
+    Seq none = (Seq) scala.collection.immutable.Nil$.MODULE$;
+    DataSource source = new DataSource(session, format, none, scala.Option.empty(), none, scala.Option.empty(),
+        PythonUtils.toScalaMap(options), scala.Option.empty(), scala.Option.empty());
+    return (FileFormat) source.providingInstance();
+  }
+
+  /** Some files of a list, each read whole by one task, its number in the column `number` of every row. */
+  public BaseRelation numbered(HadoopFsRelation resolved, FileList files, byte[] chosen, StructType data,
+      StructType number, java.util.Map options) {
+    return new HadoopFsRelation(new NumberedFiles(files, chosen, number), number, data, scala.Option.empty(),
+        new WholeFiles(resolved.fileFormat()), PythonUtils.toScalaMap(options), resolved.sparkSession());
   }
 }

@@ -1,0 +1,142 @@
+"""A data set: files that others wrote, which a pond has indexed. Its files stay where and what they are."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow.compute as pc
+
+from millpond.archive.dataset.definition import DatasetDefinition
+from millpond.archive.dataset.report import DatasetStatus, RefreshReport
+from millpond.archive.dataset.store import DatasetStore
+from millpond.archive.index.entries import BYTES, ROWS
+from millpond.clock import Clock
+from millpond.errors import DatasetNotFound
+from millpond.model.spec import GivenSpec, Spec, as_spec
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+Progress = Callable[[int, int], None]
+
+
+class Dataset:
+    """Made by `pond.index`, found by `pond.dataset`. Thread-safe; one change at a time."""
+
+    def __init__(self, store: DatasetStore, clock: Clock, pond_id: str) -> None:
+        self._store, self._clock, self._pond_id = store, clock, pond_id
+        self._changing = threading.Lock()
+        self._dropped = False
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def id(self) -> str:
+        """Tells it from one of the same name that was dropped."""
+        return self.definition.id
+
+    @property
+    def path(self) -> str:
+        """Where its files are."""
+        return self.definition.path
+
+    @property
+    def format(self) -> str:
+        """The format of its files."""
+        return self.definition.files
+
+    @property
+    def indexes(self) -> tuple[Spec, ...]:
+        return self.definition.specs
+
+    @property
+    def definition(self) -> DatasetDefinition:
+        """All that is kept of it but its entries."""
+        if self._dropped:
+            raise DatasetNotFound(
+                f"data set {self._store.definition.name!r} was dropped", hint="pond.index(...) makes it again"
+            )
+        return self._store.definition
+
+    def to_spark(self, spark: Any) -> Any:
+        """A Spark DataFrame of its files, read through the index. Each query sees the files that are there when it is
+        planned: what was never indexed, or has changed since, is read."""
+        _ = self.definition
+        return _spark().dataset_frame(self._store, self._pond_id, spark)
+
+    def refresh(self, spark: Any = None, *, progress: Progress | None = None) -> RefreshReport:
+        """Find files that are new, have changed or are gone, and describe the first two by a Spark job. Without
+        `spark` the active session is used. `progress(files done, files in all)` is called on the way."""
+        with self._changing:
+            _ = self.definition
+            report: RefreshReport = _spark().refresh(self._store, active(spark), self._clock, progress)
+            return report
+
+    def rebuild(self, spark: Any = None, *, progress: Progress | None = None) -> RefreshReport:
+        """Describe every file anew, with the settings of this session."""
+        with self._changing:
+            _ = self.definition
+            report: RefreshReport = _spark().rebuild(self._store, active(spark), self._clock, progress)
+            return report
+
+    def add_index(self, *indexes: GivenSpec, spark: Any = None, progress: Progress | None = None) -> RefreshReport:
+        """More indexes, e.g. `millpond.Values("city")` or "values:city", for all files."""
+        with self._changing:
+            _ = self.definition
+            report: RefreshReport = _spark().add_index(self._store, indexes, active(spark), self._clock, progress)
+            return report
+
+    def drop_index(self, *indexes: GivenSpec) -> None:
+        """Without these indexes: objects, "values(city)", or the name of a kind. No file is read for it."""
+        with self._changing:
+            _ = self.definition
+            keys = [one if isinstance(one, str) else _key(one) for one in indexes]
+            _spark().drop_index(self._store, keys, self._clock)
+
+    def status(self) -> DatasetStatus:
+        """As of the last refresh."""
+        definition = self.definition
+        partitions = [field["name"] for field in msgspec.json.decode(definition.partitions)["fields"]]
+        _, entries = self._store.entries()
+        rows = entries.column(ROWS)
+        return DatasetStatus(
+            name=definition.name,
+            id=definition.id,
+            path=definition.path,
+            format=definition.files,
+            indexes=tuple(str(spec) for spec in definition.specs),
+            partitions=tuple(partitions),
+            files=entries.num_rows,
+            bytes=int(pc.sum(entries.column(BYTES)).as_py() or 0),
+            rows=None if rows.null_count else int(pc.sum(rows).as_py() or 0),
+            indexed_micros=definition.indexed_micros,
+            warnings=self._store.warnings(),
+        )
+
+    def drop(self) -> None:
+        """For the pond, which forgets it as well."""
+        with self._changing:
+            self._dropped = True
+            self._store.drop()
+
+    def __repr__(self) -> str:
+        return f"<millpond dataset {self._store.definition.name!r}, {self._store.definition.path}>"
+
+
+def _key(given: GivenSpec) -> str:
+    return as_spec(given).key
+
+
+def active(spark: Any) -> Any:
+    """The session that was given, or the active one."""
+    return spark if spark is not None else _spark().active_session()
+
+
+def _spark() -> ModuleType:
+    return importlib.import_module("millpond.spark.datasets")

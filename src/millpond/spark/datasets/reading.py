@@ -1,0 +1,197 @@
+"""How the files of a data set are read, and what decides it.
+
+Spark itself finds the files, their partitions and, once, their schema. From then on schema and options are those of the
+data set, the time zone among them, whatever the session's are. Some settings of a session have a say in reading and no
+option to hold them by: their values are on record with the index, and in a session where one differs the index is not
+believed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from millpond.archive.dataset.definition import FORMATS, DatasetDefinition
+from millpond.errors import InvalidInput, InvalidSchema, InvalidValue, SparkUnavailable
+from millpond.spark.jvm import Java, Jvm
+from millpond.spark.schema import arrow_schema, spark_schema
+
+TIME_ZONE = "timeZone"
+# Settings under these names have a say in what a reader returns ...
+_READING = (
+    "spark.sql.avro.",
+    "spark.sql.caseSensitive",
+    "spark.sql.columnNameOfCorruptRecord",
+    "spark.sql.csv.",
+    "spark.sql.json.",
+    "spark.sql.legacy.",
+    "spark.sql.orc.",
+    "spark.sql.parquet.",
+)
+# ... but for these, which are about speed, about writing, or decide a schema that is on record.
+_HARMLESS = re.compile(
+    r"compression|pushdown|vectorized|batchsize|output|write|inferTimestamp|mergeSchema", re.IGNORECASE
+)
+_ZONE_OF_JVM = "user.timezone"
+_SECRET = re.compile(r"secret|password|token|credential|access\.?key|account\.?key", re.IGNORECASE)
+# What Spark says first, without the trace behind it.
+_REASON_LENGTH_MAX = 600
+
+
+@dataclass(frozen=True)
+class Found:
+    """What Spark found at a path."""
+
+    relation: Java
+    data: StructType
+    partitions: StructType
+
+
+class Reader:
+    """Reads one data set in one session."""
+
+    def __init__(self, jvm: Jvm, definition: DatasetDefinition) -> None:
+        self.jvm, self.definition = jvm, definition
+
+    @cached_property
+    def data(self) -> StructType:
+        return StructType.fromJson(json.loads(self.definition.schema))
+
+    @cached_property
+    def partitions(self) -> StructType:
+        return StructType.fromJson(json.loads(self.definition.partitions))
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        """The columns of files that indexes can be about. What is also a partition's name has the partition's value."""
+        names = {field.name.lower() for field in self.partitions}
+        return pa.schema([field for field in arrow_schema(self.data) if field.name.lower() not in names])
+
+    @cached_property
+    def known(self) -> pa.Schema:
+        """Those, and the columns of partitions."""
+        return pa.schema([*self.columns, *arrow_schema(self.partitions)])
+
+    def resolve(self) -> Java:
+        """The relation of the files that are there now."""
+        definition = self.definition
+        names = {field.name.lower() for field in self.data}
+        whole = StructType([*self.data.fields, *(f for f in self.partitions.fields if f.name.lower() not in names)])
+        return _resolved(self.jvm, definition.files, definition.path, whole, dict(definition.options)).relation
+
+
+def find(
+    spark: SparkSession,
+    jvm: Jvm,
+    path: str,
+    files: str,
+    schema: StructType | str | pa.Schema | None,
+    options: Mapping[str, str],
+) -> Found:
+    """What is at a path, with a schema that was given or is inferred."""
+    if files not in FORMATS:
+        raise InvalidValue(f"no format {files!r}", hint=f"formats: {', '.join(FORMATS)}")
+    return _resolved(jvm, files, path, _given_schema(schema), dict(options))
+
+
+def active_session() -> SparkSession:
+    """The session that is at work in this thread or process."""
+    found = SparkSession.getActiveSession()
+    if found is None:
+        raise SparkUnavailable(
+            "there is no Spark session", hint="pass spark=..., or make one with SparkSession.builder.getOrCreate()"
+        )
+    return found
+
+
+def place(path: str | os.PathLike[str]) -> str:
+    """A path as it is kept: absolute, or a URL."""
+    text = os.fspath(path)
+    if not text.strip():
+        raise InvalidValue("the path is empty", hint="name a directory, a file, a pattern or a URL")
+    return text if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text) else os.path.abspath(text)
+
+
+def kept_options(spark: SparkSession, options: Mapping[str, object] | None) -> dict[str, str]:
+    """Options as Spark takes them, and the time zone that they are read in."""
+    found: dict[str, str] = {}
+    for name, value in (options or {}).items():
+        if not isinstance(name, str) or value is None:
+            raise InvalidValue(f"option {name!r} is {value!r}", hint="options are texts, numbers, true or false")
+        if name.lower() in ("path", "paths"):
+            raise InvalidValue(f"option {name!r} is not for data sets", hint="give the path as the first argument")
+        if _SECRET.search(name):
+            raise InvalidValue(
+                f"option {name!r} would be kept with the data set in clear text",
+                hint="set credentials in the Spark session instead (spark.hadoop.…)",
+            )
+        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    if TIME_ZONE.lower() not in {name.lower() for name in found}:
+        found[TIME_ZONE] = str(spark.conf.get("spark.sql.session.timeZone"))
+    return found
+
+
+def session_reading(spark: SparkSession, jvm: Jvm, files: str) -> dict[str, str]:
+    """Those settings of a session that have a say in reading and were changed; in ORC files the JVM's zone as well."""
+    found = {
+        name: str(value)
+        for name, value in spark.conf.getAll.items()
+        if name.startswith(_READING) and not _HARMLESS.search(name)
+    }
+    if files == "orc":
+        found[_ZONE_OF_JVM] = jvm.time_zone()
+    return dict(sorted(found.items()))
+
+
+def corrupt_column(spark: SparkSession, options: Mapping[str, str]) -> str:
+    """The column that holds what could not be parsed, if a schema names it."""
+    given = {name.lower(): value for name, value in options.items()}
+    return given.get("columnnameofcorruptrecord") or str(spark.conf.get("spark.sql.columnNameOfCorruptRecord"))
+
+
+def reason_of(error: Exception) -> str:
+    """Spark's complaint without its trace."""
+    text = str(error).strip().split("\n\nJVM stacktrace")[0].split("\n\tat ")[0].strip()
+    return text if len(text) <= _REASON_LENGTH_MAX else text[:_REASON_LENGTH_MAX] + " …"
+
+
+def _given_schema(schema: StructType | str | pa.Schema | None) -> StructType | None:
+    if schema is None or isinstance(schema, StructType):
+        return schema
+    if isinstance(schema, pa.Schema):
+        return spark_schema(schema)
+    if not isinstance(schema, str):
+        raise InvalidSchema(
+            f"a schema of {type(schema).__name__}", hint='a StructType, a pyarrow.Schema, or "vid string, temp double"'
+        )
+    try:
+        found = StructType.fromDDL(schema)
+    except PySparkException as error:
+        raise InvalidSchema(f"{schema[:200]!r}: {reason_of(error)}", hint='e.g. "vid string, temp double"') from None
+    if not isinstance(found, StructType):
+        raise InvalidSchema(f"{schema[:200]!r} is one type, not columns", hint='e.g. "vid string, temp double"')
+    return found
+
+
+def _resolved(jvm: Jvm, files: str, path: str, schema: StructType | None, options: dict[str, str]) -> Found:
+    try:
+        relation = jvm.resolved(files, path, schema, options)
+    except AnalysisException as error:
+        hint = "name a directory, a file or a pattern that is there; give a schema if none can be inferred"
+        raise InvalidInput(f"{path} cannot be read as {files}: {reason_of(error)}", hint=hint) from None
+    except PySparkException as error:
+        raise InvalidInput(
+            f"{path} cannot be read as {files}: {reason_of(error)}", hint="look at the path, the options and the schema"
+        ) from None
+    data = StructType.fromJson(json.loads(relation.dataSchema().json()))
+    partitions = StructType.fromJson(json.loads(relation.partitionSchema().json()))
+    return Found(relation, data, partitions)
