@@ -18,6 +18,7 @@ UNITS: dict[str, tuple[str, ...]] = {
     "cluster": ("tests/spark/test_cluster.py",),
     SPARK: (
         "tests/cli/test_demo.py",
+        "tests/cli/test_demo_gridpocket.py",
         "tests/cli/test_docs.py",
         "tests/cli/test_run.py",
         "tests/cli/test_sql.py",

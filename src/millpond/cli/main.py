@@ -55,12 +55,12 @@ for command in (
     status,
     verify,
     doctor,
-    demo,
 ):
     app.command()(command)
 app.add_typer(file)
 app.add_typer(group)
 app.add_typer(generate)
+app.add_typer(demo)
 app.add_typer(token)
 
 

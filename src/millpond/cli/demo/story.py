@@ -34,6 +34,7 @@ class Story:
     session: Session
     rows: int
     threads: int
+    options: dict[str, Any] = field(default_factory=dict)  # of the pond
     numbers: dict[str, Any] = field(default_factory=dict)
 
     def tell(self, pond: Pond, picture: Path) -> None:

@@ -107,4 +107,5 @@ def _stream(pond: AnyPond, name: str) -> AnyStream:
     try:
         return pond.stream(name)
     except StreamNotFound:
-        return pond.create_stream(name, SCHEMA, keys=["vid", "city"], event_time="date")
+        layout = "kdtree:latitude,longitude,buckets=128"
+        return pond.create_stream(name, SCHEMA, keys=["vid", "city"], event_time="date", layout=layout)
