@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millpond import errors, spark
+    from millpond.archive.index.bloom import Bloom
+    from millpond.archive.index.boxes import Boxes
     from millpond.archive.index.kind import IndexKind
+    from millpond.archive.index.range import MinMax
     from millpond.archive.index.values import Values
     from millpond.archive.layout.grid import Grid
     from millpond.archive.layout.kdtree import KdTree
@@ -43,11 +46,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "Ack": ("millpond.log.engine", "Ack"),
     "Consumer": ("millpond.consume.consumer", "Consumer"),
+    "Bloom": ("millpond.archive.index.bloom", "Bloom"),
+    "Boxes": ("millpond.archive.index.boxes", "Boxes"),
     "Bytes": ("millpond.model.units", "Bytes"),
     "Grid": ("millpond.archive.layout.grid", "Grid"),
     "KdTree": ("millpond.archive.layout.kdtree", "KdTree"),
     "Layout": ("millpond.archive.layout.layout", "Layout"),
     "IndexKind": ("millpond.archive.index.kind", "IndexKind"),
+    "MinMax": ("millpond.archive.index.range", "MinMax"),
     "MillpondError": ("millpond.errors", "MillpondError"),
     "OffsetRange": ("millpond.model.offsets", "OffsetRange"),
     "Pond": ("millpond.pond.pond", "Pond"),
@@ -71,6 +77,8 @@ _HOMES = {
 
 __all__ = [
     "Ack",
+    "Bloom",
+    "Boxes",
     "Bytes",
     "Consumer",
     "Grid",
@@ -78,6 +86,7 @@ __all__ = [
     "KdTree",
     "Layout",
     "MillpondError",
+    "MinMax",
     "OffsetRange",
     "Pond",
     "Producer",

@@ -15,7 +15,7 @@ import re
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,10 @@ from millpond.storage.protocol import Storage
 
 # Blobs that were read and are kept, of one stream.
 CACHE_BYTES = 32 << 20
+# Blobs that lie together are read together, up to so much; what lies between is read in vain.
+_READ_BYTES = 1 << 20
+# No kind makes larger ones: an entry that says so is not one of ours.
+_BLOB_BYTES_MAX = 1 << 30
 NAME = re.compile(r"\d{12}-[0-9a-f]{8}\.blobs\Z")
 
 
@@ -37,25 +41,51 @@ class BlobFiles:
         self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._bytes = 0
 
-    def read(self, place: Mapping[str, Any]) -> bytes | None:
-        """The bytes at a place; None if they are not there, or not what was written."""
-        name, position, length = place["file"], place["position"], place["bytes"]
-        key = (name, position)
+    def read(self, places: Sequence[Mapping[str, Any] | None]) -> list[bytes | None]:
+        """The bytes at each place; None if they are not there, or not what was written."""
+        found: list[bytes | None] = [None] * len(places)
+        missing: dict[str, list[int]] = {}
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-        if found is None:
-            if not isinstance(name, str) or not NAME.match(name):
-                return None  # an entry is only ever about a file of this directory
-            try:
-                found = self._storage.read(posixpath.join(self._directory, name), position, length)
-            except (OSError, ValueError, TypeError, OverflowError):  # gone, or an entry that makes no sense
-                return None
-            if len(found) != length or checksum(found) != place["crc32"]:
-                return None
-            self._keep(key, found)
+            for at, place in enumerate(places):
+                if place is not None and isinstance(place["file"], str):
+                    found[at] = self._kept.get((place["file"], place["position"]))
+                    if found[at] is None:
+                        missing.setdefault(place["file"], []).append(at)
+        for name, wanted in missing.items():
+            self._fetch(name, sorted(wanted, key=lambda at: places[at]["position"] or 0), places, found)  # type: ignore[index]
         return found
+
+    def _fetch(
+        self, name: str, wanted: list[int], places: Sequence[Mapping[str, Any] | None], into: list[bytes | None]
+    ) -> None:
+        """Those of one file, in the order of their positions: neighbours with one read."""
+        if not NAME.match(name):
+            return  # an entry is only ever about a file of this directory
+        run: list[tuple[int, Mapping[str, Any]]] = []
+        for at in wanted:
+            place = places[at]
+            if place is None or not _sensible(place):
+                continue
+            if run and place["position"] + place["bytes"] - run[0][1]["position"] > _READ_BYTES:
+                self._read_run(name, run, into)
+                run = []
+            run.append((at, place))
+        if run:
+            self._read_run(name, run, into)
+
+    def _read_run(self, name: str, run: list[tuple[int, Mapping[str, Any]]], into: list[bytes | None]) -> None:
+        start = run[0][1]["position"]
+        stop = max(place["position"] + place["bytes"] for _, place in run)
+        try:
+            data = self._storage.read(posixpath.join(self._directory, name), start, stop - start)
+        except OSError:
+            return
+        for at, place in run:
+            begin = place["position"] - start
+            blob = data[begin : begin + place["bytes"]]
+            if len(blob) == place["bytes"] and checksum(blob) == place["crc32"]:
+                into[at] = blob
+                self._keep((name, place["position"]), blob)
 
     def _keep(self, key: tuple[str, int], data: bytes) -> None:
         with self._lock:
@@ -64,6 +94,11 @@ class BlobFiles:
                 self._bytes += len(data)
                 while self._bytes > self._room:
                     self._bytes -= len(self._kept.popitem(last=False)[1])
+
+
+def _sensible(place: Mapping[str, Any]) -> bool:
+    position, length = place["position"], place["bytes"]
+    return isinstance(position, int) and isinstance(length, int) and position >= 0 and 0 <= length <= _BLOB_BYTES_MAX
 
 
 class BlobWriter:
@@ -79,6 +114,11 @@ class BlobWriter:
 
     def __len__(self) -> int:
         return len(self._data)
+
+    @property
+    def data(self) -> bytes:
+        """All of them, one after the other."""
+        return bytes(self._data)
 
     def add(self, data: bytes | bytearray | memoryview) -> dict[str, Any]:
         """Where the bytes will be."""

@@ -16,6 +16,9 @@ from millpond.model.spec import Spec
 ENTRY_POINTS = "millpond.indexes"
 # Imported when they are first asked for.
 _BUILT_IN = {
+    "bloom": ("millpond.archive.index.bloom", "Bloom"),
+    "boxes": ("millpond.archive.index.boxes", "Boxes"),
+    "minmax": ("millpond.archive.index.range", "MinMax"),
     "values": ("millpond.archive.index.values", "Values"),
 }
 

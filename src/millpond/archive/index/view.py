@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -16,8 +16,8 @@ Indices = npt.NDArray[np.int64]
 class Blobs(Protocol):
     """Where the bytes of `BLOB` fields are."""
 
-    def read(self, place: Mapping[str, Any]) -> bytes | None:
-        """The bytes at a place; None if they are not there, or not what was written."""
+    def read(self, places: Sequence[Mapping[str, Any] | None]) -> list[bytes | None]:
+        """The bytes at each place; None if they are not there, or not what was written."""
         ...
 
 
@@ -71,8 +71,17 @@ class Entries:
 
     def blob(self, field: str, at: int) -> bytes | None:
         """The bytes of a `BLOB` field of one of these objects; None if they are not known."""
-        place = self._columns[field][at if self._selected is None else int(self._selected[at])].as_py()
-        return None if place is None or self._blobs is None else self._blobs.read(place)
+        return self.blobs(field, at, at + 1)[0]
+
+    def blobs(self, field: str, start: int, stop: int) -> list[bytes | None]:
+        """The same of several of these objects, which is quicker."""
+        column = self._columns[field]
+        if self._selected is None:
+            found = column.slice(start, stop - start)
+        else:
+            found = column.take(pa.array(self._selected[start:stop]))
+        places = found.to_pylist()
+        return [None] * len(places) if self._blobs is None else self._blobs.read(places)
 
     def known(self) -> npt.NDArray[np.bool_]:
         """Of which of these objects every value is there."""
