@@ -10,6 +10,7 @@ import typer
 from millpond.cli.consume import consume, replay
 from millpond.cli.demo.command import demo
 from millpond.cli.doctor.command import doctor
+from millpond.cli.explain import explain
 from millpond.cli.files import file
 from millpond.cli.generate.command import generate
 from millpond.cli.groups import group, groups
@@ -45,6 +46,7 @@ for command in (
     segments,
     queries,
     sql,
+    explain,
     run,
     consume,
     groups,

@@ -40,7 +40,7 @@ from millpond.log.engine import Ack
 from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.model.query_note import QueryNote
 from millpond.model.units import Duration, Size, parse_seconds
-from millpond.query import QueryReport, SegmentListing, Snapshot, Start, Where, check_within
+from millpond.query import ObjectMap, QueryReport, SegmentListing, Snapshot, Start, Where, check_within
 from millpond.query.lookup import check_limit, wanted
 from millpond.query.reader import check_bounds
 from millpond.wire import requests as ask
@@ -287,6 +287,15 @@ class RemoteStream:
         self._check_there()
         report: QueryReport = self._connection.ask(ask.Explain(self._name, id=self.id, **terms(where)), QueryReport)
         return report
+
+    def map(self, where: Where = None, axes: Sequence[str] | None = None) -> ObjectMap:
+        """Where the settled objects lie along two columns, and which a scan would read. `axes`: the columns along x and
+        y; None means those of the layout."""
+        self._check_there()
+        drawn: ObjectMap = self._connection.ask(
+            ask.DrawMap(self._name, id=self.id, axes=named(axes), **terms(where)), ObjectMap
+        )
+        return drawn
 
     def get(self, key: Any = None, /, *, limit: int = 10, **secondary: Any) -> pa.Table:
         """Records by primary key, or by a secondary one (`get(city="Nice")`), newest first, over both halves."""

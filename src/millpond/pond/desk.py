@@ -80,6 +80,7 @@ class PondDesk:
             ask.PondStatus: lambda caller, request: pond.status(),
             ask.Segments: lambda caller, request: self._stream(request).segments(),
             ask.CountRows: lambda caller, request: Counted(self._stream(request).count(_where(request))),
+            ask.DrawMap: lambda caller, request: self._stream(request).map(_where(request), request.axes),
             ask.Explain: lambda caller, request: self._stream(request).explain(_where(request)),
             ask.Verify: lambda caller, request: pond.verify(),
             ask.NoteQuery: lambda caller, request: self._stream(request).note_query(_note(request)),

@@ -34,7 +34,17 @@ from millpond.pond.pins import Given, Pins, Processed
 from millpond.pond.settling import Settling
 from millpond.pond.staging import Staging
 from millpond.pond.truncating import plan
-from millpond.query import Halves, QueryReport, ReadMeter, SegmentListing, Snapshot, Start, StreamReader, Where
+from millpond.query import (
+    Halves,
+    ObjectMap,
+    QueryReport,
+    ReadMeter,
+    SegmentListing,
+    Snapshot,
+    Start,
+    StreamReader,
+    Where,
+)
 from millpond.settings import Settings
 from millpond.telemetry import StreamTelemetry, Telemetry
 from millpond.wire.answers import StreamInfo, TruncatePlan
@@ -302,6 +312,11 @@ class Stream:
     def explain(self, where: Where = None) -> QueryReport:
         """What a scan would read and skip, without reading it."""
         return query.plan(self.halves, where)
+
+    def map(self, where: Where = None, axes: Sequence[str] | None = None) -> ObjectMap:
+        """Where the settled objects lie along two columns, and which a scan would read. `axes`: the columns along x and
+        y; None means those of the layout."""
+        return query.draw(self.halves, where, axes)
 
     def get(self, key: Any = None, /, *, limit: int = 10, **secondary: Any) -> pa.Table:
         """Records by primary key, or by a secondary one (`get(city="Nice")`), newest first, over both halves."""

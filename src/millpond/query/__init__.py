@@ -8,9 +8,10 @@ from millpond.query.listing import SegmentListing, read_segment, segments
 from millpond.query.lookup import get
 from millpond.query.merged import check_within, read_merged
 from millpond.query.meter import ReadMeter
+from millpond.query.object_map import ObjectMap
 from millpond.query.positions import Start, parse_start
 from millpond.query.reader import StreamReader, read
-from millpond.query.scan import QueryReport, count, open_scan, plan, scan, scan_batches
+from millpond.query.scan import QueryReport, count, draw, open_scan, plan, scan, scan_batches
 from millpond.query.snapshot import Snapshot
 from millpond.query.terms import Where
 from millpond.query.values import parse_value
@@ -32,6 +33,8 @@ __all__ = [
     "count",
     "plan",
     "QueryReport",
+    "draw",
+    "ObjectMap",
     "get",
     "parse_value",
     "segments",

@@ -7,6 +7,7 @@ rows is not promised.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,6 +21,7 @@ from millpond.model.prune import Mask
 from millpond.model.query_note import QueryNote
 from millpond.model.schema import OFFSET
 from millpond.query.halves import Halves
+from millpond.query.object_map import ObjectMap, map_columns, object_map
 from millpond.query.projection import Projection, pieces
 from millpond.query.snapshot import Snapshot
 from millpond.query.terms import Where, both, is_never, ready
@@ -41,6 +43,10 @@ class QueryReport:
     rows_live: int
     version: int
     boundary: Mapping[int, int]
+    requests: int = 0
+    """Objects to open."""
+    deciding_seconds: float = 0.0
+    """How long it took to find out."""
 
 
 def scan(
@@ -161,7 +167,9 @@ def plan(halves: Halves, where: Where = None) -> QueryReport:
     predicate = ready(where, halves.definition.schema)
     snapshot = halves.snapshot()
     objects = snapshot.settled.objects
+    began = time.perf_counter()
     pruning = objects.prune(both(predicate, snapshot.unexpired))
+    deciding = time.perf_counter() - began
     return QueryReport(
         objects_read=int(pruning.keep.sum()),
         objects_total=len(objects),
@@ -172,4 +180,17 @@ def plan(halves: Halves, where: Where = None) -> QueryReport:
         rows_live=0 if is_never(predicate) else sum(map(len, snapshot.live.values())),
         version=snapshot.version,
         boundary=dict(snapshot.boundary),
+        requests=int(pruning.keep.sum()),
+        deciding_seconds=deciding,
     )
+
+
+def draw(halves: Halves, where: Where = None, axes: Sequence[str] | None = None) -> ObjectMap:
+    """Where the settled objects lie along two columns, and which a scan with this predicate would read."""
+    definition = halves.definition
+    x, y = map_columns(definition, axes)
+    predicate = ready(where, definition.schema)
+    snapshot = halves.snapshot()
+    objects = snapshot.settled.objects
+    keep = objects.prune(both(predicate, snapshot.unexpired)).keep
+    return object_map(objects, keep, predicate, snapshot.settled.schema, x, y)

@@ -170,6 +170,10 @@ async def explain(door: RestDoor, asked: Asked) -> Response:
     return await _call(door, asked, ask.Explain(asked.name, asked.query.where))
 
 
+async def draw_map(door: RestDoor, asked: Asked) -> Response:
+    return await _call(door, asked, ask.DrawMap(asked.name, asked.query.where, axes=_columns(asked.query.axes)))
+
+
 # Records in.
 
 

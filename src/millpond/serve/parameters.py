@@ -99,6 +99,16 @@ class WhereQuery(Struct, frozen=True, forbid_unknown_fields=True):
     where: _Where | None = None
 
 
+class MapQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which map."""
+
+    where: _Where | None = None
+    axes: (
+        Annotated[str, Meta(min_length=1, description="The columns along x and y, e.g. `lon,lat`; the layout's else.")]
+        | None
+    ) = None
+
+
 class SegmentsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """All segments, or the records of one."""
 

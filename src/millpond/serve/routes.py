@@ -19,7 +19,7 @@ from msgspec import Struct
 from millpond.archive.vacuum import VacuumReport
 from millpond.errors import InvalidInput, MethodNotAllowed, NoSuchRoute
 from millpond.log.engine import Ack
-from millpond.query import QueryReport, SegmentListing
+from millpond.query import ObjectMap, QueryReport, SegmentListing
 from millpond.serve.group_routes import GROUP_ROUTES
 from millpond.serve.parameters import (
     AlterBody,
@@ -28,6 +28,7 @@ from millpond.serve.parameters import (
     FormatQuery,
     GetQuery,
     Health,
+    MapQuery,
     PipelineBody,
     PreviewQuery,
     RecordsQuery,
@@ -214,6 +215,16 @@ ROUTES = (
         "What a scan would read and skip.",
         QueryReport,
         WhereQuery,
+        right="read",
+        errors=_READING,
+    ),
+    Route(
+        "GET",
+        "/v1/streams/{name}/map",
+        "draw_map",
+        "Where the settled objects lie along two columns, and which a scan would read.",
+        ObjectMap,
+        MapQuery,
         right="read",
         errors=_READING,
     ),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -205,6 +206,7 @@ class PinnedScan:
     def _objects(self, predicates: str) -> bytearray:
         """A bit per object, least significant first."""
         settled = self._snapshot.settled
+        began = time.perf_counter()
         try:
             predicate = self._translate(predicates)
             pruning = settled.objects.prune(both(predicate, self._snapshot.unexpired))
@@ -212,7 +214,8 @@ class PinnedScan:
             logger.exception("could not decide what to skip; every object is read")
             self._figures.undecided += 1
             predicate, pruning = TRUE, settled.objects.prune(self._snapshot.unexpired)
-        scan = SettledScan(self._stream.name, settled, predicate, pruning.keep, pruning.skipped_by)
+        deciding = time.perf_counter() - began
+        scan = SettledScan(self._stream.name, settled, predicate, pruning.keep, pruning.skipped_by, deciding)
         if predicates not in self._figures.settled and not self._apart:  # neither planned anew, nor a micro-batch
             self._stream.note_query(scan.note())
         # The text tells scans apart: it is the same only if Spark plans the same scan again.

@@ -51,6 +51,7 @@ class SettledScan:
     predicate: Predicate
     keep: npt.NDArray[np.bool_]
     skipped_by: Mapping[str, int]
+    deciding_seconds: float = 0.0
 
     @property
     def bytes_read(self) -> int:
@@ -124,6 +125,11 @@ class QueryFigures:
     def requests(self) -> int:
         """Objects opened and live ranges fetched."""
         return self.objects_read + sum(scan.requests for scan in self.live.values())
+
+    @property
+    def deciding_seconds(self) -> float:
+        """How long it took to find out what to read."""
+        return sum(scan.deciding_seconds for scan in self.settled.values())
 
     @property
     def skipped_by(self) -> dict[str, int]:

@@ -79,9 +79,21 @@ def local_session(scratch: Path, *, cores: int | None = None, memory: str = "2g"
 
 def query(spark: SparkSession, text: str, limit: int | None = None) -> pa.Table:
     """The result of an SQL query; `InvalidInput` with Spark's reason if it cannot be run."""
-    try:
+    with _refused():
         frame = spark.sql(text)
         return (frame if limit is None else frame.limit(limit)).toArrow()
+
+
+def run(spark: SparkSession, text: str) -> None:
+    """Run an SQL query to its end, and let its rows go; `InvalidInput` with Spark's reason if it cannot be run."""
+    with _refused():
+        spark.sql(text).write.format("noop").mode("overwrite").save()
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
     except (AnalysisException, ParseException) as error:
         reason = str(error).strip().split("\n\nJVM stacktrace")[0]
         raise InvalidInput(

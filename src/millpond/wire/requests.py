@@ -189,6 +189,16 @@ class Explain(StreamRequest, frozen=True, tag="explain"):
     predicate: Terms | None = None
 
 
+class DrawMap(StreamRequest, frozen=True, tag="map"):
+    """-> `ObjectMap`"""
+
+    right: ClassVar[Right | None] = "read"
+
+    where: Where | None = None
+    predicate: Terms | None = None
+    axes: Columns | None = None
+
+
 class Vacuum(StreamRequest, frozen=True, tag="vacuum"):
     """-> `VacuumReport`: which objects are gone or, with `preview`, would be."""
 
@@ -281,6 +291,7 @@ Call = (
     | Segments
     | CountRows
     | Explain
+    | DrawMap
     | Vacuum
     | Verify
     | TakeSnapshot
