@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from millpond.pond.opening import open_pond as open
     from millpond.pond.pond import Pond
     from millpond.pond.stream import Stream
-    from millpond.query import QueryReport, Snapshot, StreamReader
+    from millpond.query import ObjectMap, QueryReport, Snapshot, StreamReader
     from millpond.spark.pipelines.declare import pipeline, sql_pipeline
 
 __version__ = "0.1.0"
@@ -58,6 +58,7 @@ _HOMES = {
     "OffsetRange": ("millpond.model.offsets", "OffsetRange"),
     "Pond": ("millpond.pond.pond", "Pond"),
     "Producer": ("millpond.ingest.producer", "Producer"),
+    "ObjectMap": ("millpond.query", "ObjectMap"),
     "QueryReport": ("millpond.query", "QueryReport"),
     "Seconds": ("millpond.model.units", "Seconds"),
     "Settle": ("millpond.model.definition", "Settle"),
@@ -87,6 +88,7 @@ __all__ = [
     "Layout",
     "MillpondError",
     "MinMax",
+    "ObjectMap",
     "OffsetRange",
     "Pond",
     "Producer",

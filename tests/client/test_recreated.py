@@ -19,6 +19,7 @@ USES: dict[str, Callable[[RemoteStream], Any]] = {
     "get": lambda stream: stream.get(1),
     "count": lambda stream: stream.count(),
     "explain": lambda stream: stream.explain(),
+    "map": lambda stream: stream.map(axes=["n", "m"]),
     "segments": lambda stream: stream.segments(),
     "read_segment": lambda stream: list(stream.read_segment("0")),
     "snapshot": lambda stream: stream.snapshot(),

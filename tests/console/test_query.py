@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -93,3 +94,18 @@ def test_what_was_asked_is_remembered_in_this_tab_only(asked: Served, open_page:
     assert page.evaluate("Object.keys(localStorage).length") == 0
     page.get_by_role("button", name="Clear").click()
     expect(page.get_by_role("heading", name="History")).to_be_hidden()
+
+
+def test_a_stream_with_a_layout_is_drawn_on_a_map(served: Served, open_page: OpenPage) -> None:
+    layout = {"kind": "kdtree", "columns": ["lat", "lon"], "buckets": 4}
+    served.create("drawn/places", "lat double, lon double", layout=layout, settle={"every": "1h"})
+    places = [{"lat": 43 + row / 10, "lon": 1 + column / 10} for row in range(40) for column in range(40)]
+    served.append("drawn/places", *places)
+    served.call("POST", "/v1/streams/drawn/places/settle")
+    page = open_page(served, "/#/query?stream=drawn/places&where=lat%20%3C%2044%20AND%20lon%20%3C%202&limit=10")
+    drawn = page.get_by_role("img", name="objects are read")
+    expect(drawn).to_be_visible()
+    expect(drawn).to_have_attribute("aria-label", re.compile("1 of 4 objects are read; lon runs across, lat up"))
+    expect(drawn.locator("rect.spared")).to_have_count(3)
+    expect(drawn.locator("rect.read")).to_have_count(1)
+    expect(drawn.locator("rect.asked")).to_have_count(1)

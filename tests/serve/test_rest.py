@@ -378,6 +378,18 @@ def test_a_read_begins_at_an_offset_a_time_or_a_condition(client: httpx.Client, 
     problem(client.get(f"{stream}/records", params={"limit": "many"}), 400, "invalid-input")
 
 
+def test_a_map_of_objects(client: httpx.Client, stream: str) -> None:
+    problem(client.get(f"{stream}/map"), 400, "invalid-value")
+    problem(client.get(f"{stream}/map", params={"axes": "temp,city"}), 400, "invalid-value")
+    places = f"{stream}/places"
+    client.put(places, json={"schema": "lat double, lon double"})
+    client.post(f"{places}/records", json=[{"lat": 43.5, "lon": 7}, {"lat": 44, "lon": 8}])
+    client.post(f"{places}/settle")
+    drawn = client.get(f"{places}/map", params={"where": "lon > 7.5", "axes": "lon,lat"}).json()
+    assert (drawn["boxes"], drawn["read"]) == ([[7.0, 43.5, 8.0, 44.0]], [True])
+    assert (drawn["asked_x"], drawn["asked_y"]) == ([7.5, None], [None, None])
+
+
 def test_scan_get_count_explain_segments_and_status(client: httpx.Client, stream: str) -> None:
     client.post(f"{stream}/records", json=[{"vid": f"v{n % 3}", "city": "Nice", "temp": n} for n in range(9)])
     plan = client.post(f"{stream}/settle", params={"preview": "true"}).json()["plan"]

@@ -114,9 +114,7 @@ def _draw_asked(axes: Any, drawn: ObjectMap, extent: tuple[float, float, float, 
     if drawn.asked_x == drawn.asked_y == (None, None):
         return
     west, south, east, north = _asked(drawn, extent)
-    axes.add_patch(
-        Rectangle((west, south), east - west, north - south, fc=f"{ASKED}33", ec=ASKED, lw=1.4, zorder=4)
-    )
+    axes.add_patch(Rectangle((west, south), east - west, north - south, fc=f"{ASKED}33", ec=ASKED, lw=1.4, zorder=4))
 
 
 def _zoom(axes: Any, drawn: ObjectMap) -> None:
@@ -140,8 +138,7 @@ def _dress(axes: Any, drawn: ObjectMap, schema: pa.Schema) -> None:
         axis.set_label_text(name, color=FAINT, fontsize=9)
         kind = schema.field(name).type
         if pa.types.is_temporal(kind):
-            unit = timedelta(days=1) if pa.types.is_date(kind) else timedelta(microseconds=1)
-            axis.set_major_formatter(lambda value, _, unit=unit: f"{_EPOCH + value * unit:%Y-%m-%d\n%H:%M}")
+            axis.set_major_formatter(lambda micros, _: f"{_EPOCH + timedelta(microseconds=micros):%Y-%m-%d\n%H:%M}")
     axes.tick_params(colors=FAINT, labelsize=8)
     for side in axes.spines.values():
         side.set_color(SPARED)

@@ -22,6 +22,9 @@ from millpond.model.predicate import Predicate
 # More boxes than this are a blur to look at, and megabytes to send.
 OBJECTS_MAX = 5_000
 
+_DRAWN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_date, pa.types.is_timestamp)
+_DAY_MICROS = 86_400_000_000
+
 Box = tuple[float, float, float, float]
 Mask = npt.NDArray[np.bool_]
 
@@ -30,7 +33,7 @@ Mask = npt.NDArray[np.bool_]
 class ObjectMap:
     """Boxes are (x low, y low, x high, y high). `read` and `bytes` are those of the objects in `boxes`, of which there
     are at most `OBJECTS_MAX`, those that are read first. `asked`: what the query asks for along each axis; None: no
-    bound. Times are in microseconds, days in days since 1970."""
+    bound. Dates and times are microseconds since 1970."""
 
     x: str
     y: str
@@ -59,7 +62,7 @@ def map_columns(definition: StreamDefinition, axes: Sequence[str] | None) -> tup
         if definition.schema.get_field_index(name) < 0:
             raise InvalidValue(f"no column {name!r}", hint=f"columns: {', '.join(definition.schema.names)}")
         kind = definition.schema.field(name).type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind)):
+        if not any(fits(kind) for fits in _DRAWN):
             raise InvalidValue(f"column {name!r} is {kind}", hint="a map is drawn over numbers, dates or times")
     return axes[0], axes[1]
 
@@ -75,13 +78,14 @@ def object_map(
         known &= ~np.isnan(side) if side.dtype.kind == "f" else columns[name].null_counts >= 0
     places = np.flatnonzero(known)
     first_read = places[np.argsort(~keep[places], kind="stable")][:OBJECTS_MAX]
-    boxes = np.stack([side[first_read].astype(np.float64) for side in sides], axis=1) if len(first_read) else []
+    scales = [_DAY_MICROS if pa.types.is_date(columns[name].type) else 1 for name in (x, y, x, y)]
+    boxes = np.stack([side[first_read] * float(scale) for side, scale in zip(sides, scales, strict=True)], axis=1)
     asked = None if predicate is None else past_query(predicate, schema, 0)
     ranges = {} if asked is None else asked.ranges
     return ObjectMap(
         x,
         y,
-        [(west, south, east, north) for west, south, east, north in map(list, boxes)],
+        [(west, south, east, north) for west, south, east, north in boxes.tolist()],
         keep[first_read].tolist(),
         objects.sizes[first_read].tolist(),
         ranges.get(x, (None, None)),

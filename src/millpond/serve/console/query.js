@@ -5,6 +5,7 @@ import { button, el, field, setText } from "./dom.js";
 import { bytes, count, plural } from "./format.js";
 import { exactJson, getJson, lines, Problem, request, streamPath, withQuery } from "./api.js";
 import { historyList, remember } from "./history.js";
+import { objectMap } from "./map.js";
 import { recordsTable } from "./records.js";
 import { showProblem } from "./problem.js";
 import { watch } from "./watch.js";
@@ -42,8 +43,9 @@ export function queryPage(main, signal, _, parameters) {
   const summary = el("p", { class: "total", role: "status", "aria-live": "polite" });
   const explained = el("p", { class: "explain" });
   const table = recordsTable("Result");
+  const drawn = el("div", {});
   const downloads = el("div", { class: "row" }, el("span", { class: "label" }, "Download"), FORMATS.map(([format, title]) => button(title, () => download(format), { "aria-label": `Download ${title}` })));
-  const result = el("section", { class: "card", "aria-label": "Result", hidden: true }, el("div", { class: "bar" }, el("h2", {}, "Result"), summary, downloads), explained, table.node);
+  const result = el("section", { class: "card", "aria-label": "Result", hidden: true }, el("div", { class: "bar" }, el("h2", {}, "Result"), summary, downloads), explained, drawn, table.node);
   const past = historyList(recall);
 
   function asked() {
@@ -62,6 +64,13 @@ export function queryPage(main, signal, _, parameters) {
     return withQuery(streamPath(name, "scan"), { ...rest, format });
   }
 
+  // Only a stream with a layout of two columns has a map of its own accord.
+  async function mapOf(query) {
+    const found = (watch.streams ?? []).find((each) => each.name === query.stream);
+    if ((found?.layout?.columns ?? []).length < 2) return [];
+    return [objectMap(await getJson(withQuery(streamPath(query.stream, "map"), { where: query.where }), { signal }))];
+  }
+
   async function ask() {
     const query = asked();
     history.replaceState(null, "", withQuery("#/query", query));
@@ -76,6 +85,7 @@ export function queryPage(main, signal, _, parameters) {
       for await (const texts of lines(await request(scanPath(query, "ndjson"), { signal }))) records.push(...texts.map(exactJson));
       const milliseconds = performance.now() - begun;
       setText(explained, explainText(await explain));
+      drawn.replaceChildren(...await mapOf(query));
       table.show(records);
       table.node.hidden = records.length === 0;
       const full = records.length === Number(query.limit) ? " (the limit)" : "";
