@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("spark") and unit_of(item.nodeid) != SPARK:
+        if item.get_closest_marker("spark") and unit_of(item.nodeid) not in SPARK:
             raise pytest.UsageError(f"{item.nodeid} uses Spark: enter its file in tests/together.py")
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: place_of(item.nodeid))

@@ -12,17 +12,27 @@ from __future__ import annotations
 
 from typing import Any
 
-SPARK = "spark"
+# Units whose tests share a Spark session.
+SPARK = ("spark streaming", "spark")
 # The longest first. A whole directory ends with a slash; a test belongs to the first unit that names it.
 UNITS: dict[str, tuple[str, ...]] = {
     "cluster": ("tests/spark/test_cluster.py",),
-    SPARK: (
+    SPARK[0]: (
+        "tests/cli/test_run.py",
+        "tests/spark/pipelines/",
+        "tests/spark/test_admission.py",
+        "tests/spark/test_copy.py",
+        "tests/spark/test_sink.py",
+        "tests/spark/test_stream_source",
+        "tests/spark/test_truncate.py",
+        "tests/spark/test_ttl.py",
+    ),
+    SPARK[1]: (
         "tests/cli/test_demo.py",
         "tests/cli/test_demo_gridpocket.py",
         "tests/cli/test_docs.py",
-        "tests/cli/test_run.py",
         "tests/cli/test_sql.py",
-        "tests/cli/test_explain.py",
+            "tests/cli/test_explain.py",
         "tests/cli/test_url.py",
         "tests/client/test_spark.py",
         "tests/gridpocket/test_job.py",
