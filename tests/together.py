@@ -32,7 +32,7 @@ UNITS: dict[str, tuple[str, ...]] = {
         "tests/cli/test_demo_gridpocket.py",
         "tests/cli/test_docs.py",
         "tests/cli/test_sql.py",
-            "tests/cli/test_explain.py",
+        "tests/cli/test_explain.py",
         "tests/cli/test_url.py",
         "tests/client/test_spark.py",
         "tests/gridpocket/test_job.py",

@@ -47,7 +47,7 @@ def draw_map(drawn: ObjectMap, schema: pa.Schema, path: Path, title: str) -> Non
     west, south, east, north = _extent(drawn)
     dot = _is_dot(drawn, (west, south, east, north))
     figure = Figure(figsize=(13 if dot else 9, 7), dpi=110, facecolor="white", layout="constrained")
-    panels = np.atleast_1d(figure.subplots(1, 2 if dot else 1))
+    panels = figure.subplots(1, 2 if dot else 1, squeeze=False)[0]
     for axes in panels:
         _draw_boxes(axes, drawn)
         _draw_asked(axes, drawn, (west, south, east, north))

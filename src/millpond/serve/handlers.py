@@ -407,7 +407,7 @@ HANDLERS: dict[str, Handler] = {
     handler.__name__: handler
     for handler in (
         healthz, readyz, metrics, about, pond_status, audit, verify, list_tokens, create_token, revoke_token,
-        list_streams, list_pipelines, create, describe, alter, drop, append, read, scan, get, count, explain, segments,
-        stream_status, truncate, settle, queries, vacuum, report_pipeline,
+        list_streams, list_pipelines, create, describe, alter, drop, append, read, scan, get, count, explain, draw_map,
+        segments, stream_status, truncate, settle, queries, vacuum, report_pipeline,
     )
 }  # fmt: skip

@@ -5,7 +5,7 @@
 const TOKEN = "millpond.token";
 // Words that end a route; a name with one of them is written with %2F, see docs/rest.md.
 const WORDS = new Set([
-  "records", "scan", "get", "count", "explain", "segments", "status", "settle", "truncate", "vacuum", "pipelines",
+  "records", "scan", "get", "count", "explain", "map", "segments", "status", "settle", "truncate", "vacuum", "pipelines",
   "groups", "replay",
 ]);
 

@@ -66,8 +66,8 @@ export function queryPage(main, signal, _, parameters) {
 
   // Only a stream with a layout of two columns has a map of its own accord.
   async function mapOf(query) {
-    const found = (watch.streams ?? []).find((each) => each.name === query.stream);
-    if ((found?.layout?.columns ?? []).length < 2) return [];
+    const { layout } = await getJson(streamPath(query.stream), { signal });
+    if ((layout?.columns ?? []).length < 2) return [];
     return [objectMap(await getJson(withQuery(streamPath(query.stream, "map"), { where: query.where }), { signal }))];
   }
 
