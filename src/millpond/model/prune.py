@@ -125,6 +125,8 @@ def _dropped(node: Predicate, stats: Stats) -> Mask | None:
     match node:
         case Compare(op, str(name), value):
             column = stats.columns[name]
+            if value != value and op in ("=", ">="):
+                return _without_nan(column)
             return _outside(op, column.lows, column.highs, _bound(column, value))
         case In(str(name), values):
             return _outside_all(stats.columns[name], values)
@@ -140,6 +142,12 @@ def _dropped(node: Predicate, stats: Stats) -> Mask | None:
         case CompareColumns(op, str(left), str(right)):
             return _apart(op, stats.columns[left], stats.columns[right])
     return None
+
+
+def _without_nan(column: ColumnStats) -> Mask:
+    """A bound is known only of a column without NaN."""
+    known: Mask = ~(np.isnan(column.lows) & np.isnan(column.highs))
+    return known
 
 
 def _outside(op: str, lows: Bounds, highs: Bounds, value: Any) -> Mask:
@@ -180,7 +188,7 @@ def _apart(op: str, left: ColumnStats, right: ColumnStats) -> Mask | None:
 def _outside_all(column: ColumnStats, values: tuple[Any, ...]) -> Mask | None:
     ordered = sorted({value for value in values if value == value})
     if not ordered:
-        return None  # only NaN: of which objects hold it, bounds know nothing
+        return _without_nan(column)
     wanted = [_bound(column, value) for value in ordered]
     outside = _outside_range(column.lows, column.highs, wanted[0], wanted[-1])
     near = np.flatnonzero(~outside)

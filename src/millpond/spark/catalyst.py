@@ -4,8 +4,9 @@ Invariant: for every row, the translation is true, false or null exactly as Spar
 `Unknown` in the place of what was not understood, which every later step takes for "any row may match". So a class, a
 type or a cast that is not listed here is never wrong, only unhelpful.
 
-Casts of a column are seen through only where no value changes: wider integers, wider decimals, integers to doubles,
-floats to doubles. All others depend on rounding, on the session's time zone, or may fail.
+Casts of a column are seen through where no value changes: wider integers and decimals, integers and floats to doubles.
+Functions that keep the order of dates, timestamps and floats are undone (`catalyst_functions`). All others depend on
+rounding, or may fail.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypeAlias
 
+from millpond.model.derived import Derived
 from millpond.model.literal import Value
 from millpond.model.predicate import (
     NULL,
@@ -35,8 +36,7 @@ from millpond.model.predicate import (
     StartsWith,
     Unknown,
 )
-
-Node: TypeAlias = dict[str, Any]
+from millpond.spark.catalyst_functions import Node, derived
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARISONS = {
@@ -112,7 +112,7 @@ def _leaf(node: Node, columns: frozenset[str]) -> Predicate:
             # Never null, hence the equality that is never null.
             return Compare("<=>", _column(terms[0], columns), float("nan"))
         case "In":
-            return In(_column(terms[0], columns), tuple(_value(value) for value in terms[1:]))
+            return _in(terms[0], tuple(_value(value) for value in terms[1:]), columns)
         case "StartsWith":
             return StartsWith(_column(terms[0], columns), _text(terms[1]))
         case "Like":
@@ -124,13 +124,43 @@ def _leaf(node: Node, columns: frozenset[str]) -> Predicate:
 def _compare(op: str, left: Node, right: Node, columns: frozenset[str]) -> Predicate:
     if left["is"] == "Literal":
         left, right, op = right, left, _MIRRORED[op]
-    column = _column(left, columns)
     if right["is"] == "Literal":
         value = _value(right)
-        return NULL if value is None and op != "<=>" else Compare(op, column, value)
+        if value is None and op != "<=>":
+            return NULL
+        found = _derived(left, columns)
+        if found is not None:
+            return found.compare(op, _fitting(found, value))
+        return Compare(op, _column(left, columns), value)
+    column = _column(left, columns)
     if left["is"] != "AttributeReference" or right["is"] != "AttributeReference" or _type(left) != _type(right):
         raise _NotUnderstoodError(f"{left['is']} {op} {right['is']}")
     return CompareColumns(op, column, _column(right, columns))
+
+
+def _in(operand: Node, values: tuple[Value, ...], columns: frozenset[str]) -> Predicate:
+    found = _derived(operand, columns)
+    if found is None:
+        return In(_column(operand, columns), values)
+    return found.among(tuple(None if value is None else _fitting(found, value) for value in values))
+
+
+def _derived(node: Node, columns: frozenset[str]) -> Derived | None:
+    """A function of a column that can be undone; None for a column itself."""
+    found = None if node["is"] == "AttributeReference" else derived(node, lambda inner: _column(inner, columns))
+    return found if found is not None and found.gives != "floating" else None
+
+
+def _fitting(found: Derived, value: Value) -> date | datetime | int:
+    """The literal, if it is of the kind that comes out."""
+    match found.gives, value:
+        case "integer", int() if not isinstance(value, bool):
+            return value
+        case "timestamp", datetime():
+            return value
+        case "date", date() if not isinstance(value, datetime):
+            return value
+    raise _NotUnderstoodError(f"{found.gives} beside {value!r}")
 
 
 def _column(node: Node, columns: frozenset[str]) -> Column:

@@ -100,6 +100,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.catalyst.expressions.Like": ("escapeChar",),
     "org.apache.spark.sql.catalyst.expressions.Literal": ("value",),
     "org.apache.spark.sql.catalyst.expressions.NamedExpression$": ("newExprId",),
+    "org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression": ("timeZoneId", "zoneId"),
     "org.apache.spark.sql.catalyst.expressions.UnsafeProjection": ("create",),
     "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation$": ("apply",),
     "org.apache.spark.sql.catalyst.optimizer.PushPredicateThroughNonJoin$": ("apply",),

@@ -1,5 +1,8 @@
 package millpond.spark;
 
+import java.time.zone.ZoneOffsetTransition;
+import java.time.zone.ZoneOffsetTransitionRule;
+import java.time.zone.ZoneRules;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import org.apache.spark.sql.catalyst.expressions.*;
@@ -12,7 +15,8 @@ import scala.collection.immutable.Seq;
  * writes for people (times in the session's zone) is written as Spark holds it. A value that cannot be written exactly
  * makes its node "opaque", which the reader takes for "not understood".
  *
- * A node is {"is": class, "of": [children]}; literals add "type" and "value", attributes "type" and "name".
+ * A node is {"is": class, "of": [children]}; literals add "type" and "value", attributes "type" and "name", and what
+ * depends on the session's time zone adds "zone".
  */
 public class ExpressionText {
   /** Beyond this many values an IN list costs more to send than it can save. */
@@ -46,6 +50,9 @@ public class ExpressionText {
         type(out, e.dataType());
       } else if (e instanceof Like) {
         text(out.append(",\"escape\":"), String.valueOf(((Like) e).escapeChar()));
+      }
+      if (e instanceof TimeZoneAwareExpression && ((TimeZoneAwareExpression) e).timeZoneId().isDefined()) {
+        zone(out, ((TimeZoneAwareExpression) e).zoneId().getRules());
       }
       children(out, e.children()).append('}');
     }
@@ -105,6 +112,25 @@ public class ExpressionText {
       text(out, value.toString());
     }
     out.append('}');
+  }
+
+  /** How many seconds the zone was ever ahead of UTC, at least and at most: all that is needed to be on the safe side. */
+  private static void zone(StringBuilder out, ZoneRules rules) {
+    int least = rules.getOffset(java.time.Instant.EPOCH).getTotalSeconds();
+    int most = least;
+    java.util.Iterator past = rules.getTransitions().iterator();
+    while (past.hasNext()) {
+      ZoneOffsetTransition at = (ZoneOffsetTransition) past.next();
+      least = Math.min(least, Math.min(at.getOffsetBefore().getTotalSeconds(), at.getOffsetAfter().getTotalSeconds()));
+      most = Math.max(most, Math.max(at.getOffsetBefore().getTotalSeconds(), at.getOffsetAfter().getTotalSeconds()));
+    }
+    java.util.Iterator yearly = rules.getTransitionRules().iterator();
+    while (yearly.hasNext()) {
+      ZoneOffsetTransitionRule at = (ZoneOffsetTransitionRule) yearly.next();
+      least = Math.min(least, Math.min(at.getOffsetBefore().getTotalSeconds(), at.getOffsetAfter().getTotalSeconds()));
+      most = Math.max(most, Math.max(at.getOffsetBefore().getTotalSeconds(), at.getOffsetAfter().getTotalSeconds()));
+    }
+    out.append(",\"zone\":[").append(least).append(',').append(most).append(']');
   }
 
   private static void opaque(StringBuilder out) {
