@@ -233,3 +233,11 @@ def test_a_hundred_thousand_objects_are_decided_in_well_under_a_millisecond() ->
         best = min(best, time.perf_counter() - started)
     # Some 100 µs on an idle machine; the bound only tells vectors from loops.
     assert best < 0.002
+
+
+def test_a_known_bound_says_that_there_is_no_nan() -> None:
+    stats = stats_of({"f": [1.0, math.nan]}, {"f": [1.0, 2.0]}, {"f": [None, math.nan]})
+    for predicate in (Compare("=", "f", math.nan), Compare(">=", "f", math.nan), In("f", (math.nan,))):
+        assert may_match(predicate, stats).keep.tolist() == [True, False, True]
+    assert may_match(In("f", (math.nan, 1.5)), stats).keep.tolist() == [True, True, True]
+    assert may_match(Compare("!=", "f", math.nan), stats).keep.tolist() == [True, True, True]

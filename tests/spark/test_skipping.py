@@ -106,7 +106,7 @@ def test_an_error_in_the_callback_reads_everything_and_is_counted(
     def fail(*_: object) -> None:
         raise RuntimeError("decided to fail")
 
-    monkeypatch.setattr("millpond.archive.object_index.may_match", fail)
+    monkeypatch.setattr("millpond.archive.object_index.prune", fail)
     assert meters.to_spark(spark).where("n < 100").count() == 100
     assert (last_query(spark).undecided, last_query(spark).objects_read) == (1, 3)
 
