@@ -16,6 +16,8 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import MillpondError, SettleFailed
+from millpond.model.definition import StreamDefinition
+from millpond.model.spec import Spec, parse_spec
 from millpond.storage import LocalStorage, Storage
 from millpond.testing import VARIANTS, Crash, FaultyStorage, Step, Variant
 from tests.archive.settled_stream import (
@@ -29,20 +31,22 @@ from tests.archive.settled_stream import (
     records,
 )
 
+LAYOUT = parse_spec("kdtree:n,vid,buckets=3")
 WIDER = pa.schema([*SCHEMA, pa.field("note", pa.string())])
 
 
 class Workload:
     """Knows at any moment which boundary was promised and which one was being committed."""
 
-    def __init__(self, root: Path, storage: Storage) -> None:
+    def __init__(self, root: Path, storage: Storage, layout: Spec | None = None) -> None:
+        self.layout = layout
         self.promised: dict[int, int] = {}
         self.tried: dict[int, int] = {}
         self.root = root
         self.storage = storage
 
     def run(self) -> None:
-        stream = SettledStream(self.root, define(partition_seconds=86_400, event_time="at"), self.storage)
+        stream = SettledStream(self.root, self.define(SCHEMA), self.storage)
         self.settle(stream, {0: 6, 1: 3})
         self.settle(stream, {0: 9, 1: 3})
         self.settle(stream, {0: 9, 1: 7})
@@ -54,6 +58,9 @@ class Workload:
         stream.archive.compact(least_objects=2)
         stream.archive.checkpoint()
         self.settle(stream, {0: 16, 1: 11})
+
+    def define(self, schema: pa.Schema) -> StreamDefinition:
+        return define(schema=schema, partition_seconds=86_400, event_time="at", layout=self.layout)
 
     def settle(self, stream: SettledStream, stop: dict[int, int]) -> None:
         """A day's records per three offsets, so that settles have one to three partitions."""
@@ -79,7 +86,7 @@ def expected_rows(boundary: dict[int, int]) -> pa.Table:
 
 def check_and_go_on(work: Workload, storage: Storage | None = None) -> None:
     """The archive opens, holds the old or the new state, verifies, and settles the rest."""
-    stream = SettledStream(work.root, define(schema=WIDER, partition_seconds=86_400, event_time="at"), storage)
+    stream = SettledStream(work.root, work.define(WIDER), storage)
     boundary = stream.boundary
     assert boundary in (work.promised, work.tried), f"promised {work.promised}, tried {work.tried}"
     seen = read_all(stream.archive.snapshot()).drop_columns(["note"])
@@ -91,9 +98,9 @@ def check_and_go_on(work: Workload, storage: Storage | None = None) -> None:
     assert read_all(stream.reopen()).drop_columns(["note"]).equals(expected_rows({0: 20, 1: 13}))
 
 
-def clean_steps(root: Path) -> list[Step]:
+def clean_steps(root: Path, layout: Spec | None = None) -> list[Step]:
     storage = FaultyStorage(LocalStorage(), root=root)
-    Workload(root, storage).run()
+    Workload(root, storage, layout).run()
     assert storage.disk is not None
     storage.disk.close()
     return storage.steps
@@ -111,9 +118,11 @@ def renew(root: Path) -> Path:
     return root
 
 
-def crashed(root: Path, number: int, *, after: bool, seed: int = 0) -> tuple[FaultyStorage, Workload]:
+def crashed(
+    root: Path, number: int, *, after: bool, seed: int = 0, layout: Spec | None = None
+) -> tuple[FaultyStorage, Workload]:
     storage = FaultyStorage(LocalStorage(), seed, root=root)
-    work = Workload(root, storage)
+    work = Workload(root, storage, layout)
     storage.crash_at(number, after=after)
     with pytest.raises(Crash):
         work.run()
@@ -184,6 +193,19 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_state(root: Path) -> None
 def test_a_power_cut_at_any_step_leaves_the_old_or_the_new_state(root: Path) -> None:
     """I5: what was not synced may be gone, torn, or garbage; what was promised is there."""
     cut_power_everywhere(root, each=False)
+
+
+def test_a_crash_while_models_are_written(root: Path) -> None:
+    """With a layout: a model is there or not, whole or torn, and the records are as they were promised."""
+    steps = clean_steps(root, LAYOUT)
+    models = [step for step in steps if step.durable and "_layout" in step.path]
+    assert {step.kind for step in models} >= {"create", "write", "sync", "sync_directory"}
+    for step, variant in zip(models, itertools.cycle(VARIANTS)):
+        for cut in (False, True):
+            storage, work = crashed(renew(root), step.durable_number, after=False, layout=LAYOUT)
+            if cut:
+                storage.power_cut(variant, seed=step.durable_number)
+            check_and_go_on(work, None if cut else storage.restarted())
 
 
 @pytest.mark.long

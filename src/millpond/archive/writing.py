@@ -41,6 +41,8 @@ OBJECT_BYTES = 128 << 20
 _WORKERS = 2
 # Gathered and in work together.
 _OBJECTS_IN_MEMORY = 3
+# A block that is arranged is one array per column, and offsets inside an array have 32 bits.
+_BLOCK_BYTES_MAX = 1_600_000_000
 # Many small pieces make slow pages; past this many per object they are copied into one first.
 _PIECES_MAX = 64
 
@@ -87,7 +89,7 @@ class ObjectWriter:
         self._definition = definition
         self._schema = stored_schema(definition.schema)
         self._block = block
-        self._object_bytes = object_bytes
+        self._object_bytes = object_bytes if arranging is None else min(object_bytes, _BLOCK_BYTES_MAX)
         self._arranging = arranging
         self._partitioner = Partitioner(definition.event_time, definition.partition_seconds)
         self._gathered: dict[int, _Gathered] = {}
