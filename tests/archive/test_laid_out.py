@@ -123,7 +123,7 @@ def test_objects_never_cross_a_time_partition(tmp_path: Path) -> None:
 
 
 def test_later_blocks_use_the_model_that_there_is(tmp_path: Path) -> None:
-    stream = laid_out(tmp_path, "kdtree:n,temp,buckets=4")
+    stream = laid_out(tmp_path, "kdtree:vid,buckets=4")
     stream.settle_to({0: 1_000})
     first = stream.archive.model()
     stream.reopen()
@@ -149,17 +149,16 @@ def test_a_model_of_few_rows_gives_way(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_put_counts_from_then_on(tmp_path: Path) -> None:
-    stream = laid_out(tmp_path)
+    stream = laid_out(tmp_path, "kdtree:vid,buckets=4")
     stream.settle_to({0: 2_000})
     layout = stream.archive.layout
     assert layout is not None
-    batch = records(0, 0, 2_000)
-    better = layout.fit(pa.Table.from_batches([batch]), [PastQuery({"temp": (1.0, 2.0)}, 0)] * 50)
+    better = layout.fit(pa.Table.from_batches([records(0, 0, 500)]))
     stream.archive.put_model(better)
     stream.settle_to({0: 4_000})
     models = [model for model, _, _ in places(stream.archive.snapshot())]
-    assert set(models[:16]) != {better.id}
-    assert set(models[16:]) == {better.id}
+    assert better.id not in models[:4]
+    assert models[4:] == [better.id] * 4
     assert_holds(stream, {0: 4_000})
 
 
@@ -314,20 +313,77 @@ def test_merging_brings_rows_down_the_tree(tmp_path: Path) -> None:
     assert_holds(stream, {0: stop})
 
 
-def test_merging_lays_out_what_older_models_left(tmp_path: Path) -> None:
+def test_merging_lays_out_what_no_model_has_cut(tmp_path: Path) -> None:
     stream = laid_out(tmp_path, None)
-    for stop in (1_000, 2_000, 3_000):
+    for stop in (1_000, 2_000, 3_000, 4_000):
         stream.settle_to({0: stop})
     stream.definition = define(layout=parse_spec("kdtree:n,buckets=2"))
     stream.archive.alter(stream.definition)
-    stream.settle_to({0: 4_000})
+    stream.settle_to({0: 5_000})
     layout = stream.archive.layout
     assert layout is not None
+    before = places(stream.archive.snapshot())[4:]
     newest = layout.fit(pa.Table.from_batches([records(0, 0, 4_000)]))
     stream.archive.put_model(newest)
     assert stream.archive.compact() is not None
-    assert places(stream.archive.snapshot()) == [(newest.id, 0, 2), (newest.id, 1, 2)]
+    assert places(stream.archive.snapshot()) == [*before, (newest.id, 0, 2), (newest.id, 1, 2)]
+    assert stream.archive.compact() is None
+    assert_holds(stream, {0: 5_000})
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_new_model_does_not_make_a_stream_be_rewritten(tmp_path: Path, gone: bool) -> None:
+    """Objects of an older model, or of a layout that is gone, are merged within their buckets."""
+    stream = laid_out(tmp_path, "kdtree:vid,buckets=3")
+    for stop in range(1_000, 5_000, 1_000):
+        stream.settle_to({0: stop})
+    older, layout = stream.archive.model(), stream.archive.layout
+    assert older is not None
+    assert layout is not None
+    if gone:
+        stream.definition = define()
+        stream.archive.alter(stream.definition)
+    else:
+        stream.archive.put_model(layout.fit(pa.Table.from_batches([records(0, 0, 100)])))
+    assert len(stream.archive.snapshot().objects) == 12
+    assert stream.archive.compact() is not None
+    assert places(stream.archive.snapshot()) == [(older.model.id, bucket, 3) for bucket in range(3)]
+    assert stream.archive.compact() is None
     assert_holds(stream, {0: 4_000})
+
+
+def test_a_block_that_the_model_does_not_know_is_laid_out_all_the_same(tmp_path: Path) -> None:
+    """Everything in it is later than all that the model has seen: the same dimensions are cut at other values."""
+    stream = laid_out(tmp_path)
+    stream.settle_to({0: 2_000})
+    known = stream.archive.model()
+    stream.settle_to({0: 6_000})
+    snapshot = stream.archive.snapshot()
+    assert len(snapshot.objects) == 32
+    assert max(snapshot.objects.rows[16:]) <= 1.1 * 4_000 / 16
+    assert stream.archive.model() == known, "it is for that block alone"
+    assert known is not None
+    (other,) = {model for model, _, _ in places(snapshot)[16:]}
+    assert other != known.model.id
+    assert_holds(stream, {0: 6_000})
+
+
+def test_a_tree_is_fitted_to_other_rows_along_the_same_dimensions() -> None:
+    rng = np.random.default_rng(1)
+    layout = KdTree("at", "x", "name", buckets=24)
+
+    def rows(later: float) -> pa.Table:
+        at, x = rng.uniform(later, later + 1, 9_600), rng.normal(size=9_600)
+        return pa.table({"at": at, "x": x, "name": [f"{later}-{n % 977:04d}" for n in range(9_600)]})
+
+    model = layout.fit(rows(0.0), [PastQuery({"at": (0.1, 0.2)}, 0), PastQuery({"x": (0.1, 0.2)}, 0)] * 9)
+    later = rows(5.0)
+    assert np.bincount(model.assign(later)).max() > 3 * 9_600 / 24
+    other = model.refitted(later)
+    assert other._stored.split == model._stored.split
+    assert other.buckets == 24
+    assert np.bincount(other.assign(later)).max() < 1.1 * 9_600 / 24
+    assert other.encode() == model.refitted(later).encode()
 
 
 def _load(stream: SettledStream, parts: Sequence[pa.RecordBatch], *, model: bool = True, least: int = 0) -> None:

@@ -6,8 +6,8 @@ or partitions are never merged, nor those of loads with others: their offsets ar
 stay where they are: older snapshots and running queries read them.
 
 With a layout, objects of one bucket of the newest model are merged, and what has grown large enough is cut into finer
-buckets: rows come down the tree as more of them gather. What older models laid out, or none, is merged as it lies and
-laid out by the newest.
+buckets: rows come down the tree as more of them gather. What no model has cut yet is laid out by the newest. Objects of
+one bucket of an older model become one object of that bucket: a new model does not make a stream be rewritten.
 
 Bounded: a call rewrites at most `_RESULTS_MAX` objects of the size aimed at, and holds the rows of one in memory.
 If another writer commits meanwhile, the work is thrown away; there will be another call.
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from millpond.archive.index.entries import BUCKET, BUCKETS, MODEL
 from millpond.archive.layout.arranging import Arranging
+from millpond.archive.layout.place import Place
 from millpond.archive.ledger import Change, Ledger, Refused
 from millpond.archive.objects import parse_name
 from millpond.archive.reader import read_object
@@ -59,9 +60,11 @@ class CompactionReport:
 
 @dataclass
 class _Group:
-    """Objects to merge, by their places in the index. `within`: they are of one bucket of so many."""
+    """Objects to merge, by their places in the index. `within`: they are of one bucket of so many of the newest model;
+    `place`: of an older one."""
 
     within: int
+    place: Place | None
     places: list[int] = field(default_factory=list)
     bytes: int = 0
 
@@ -120,12 +123,15 @@ def _groups(snapshot: SettledSnapshot, loads: int, small_bytes: int, model: str 
         name, size = parse_name(path), int(objects.sizes[at])
         if name is None or size >= small_bytes or objects.rows[at] < 0:
             continue
-        known = model is not None and by == model and bucket is not None and buckets is not None
-        kind = (name.directory, bool(loaded[at]), *((bucket, buckets) if known else ()))
-        group = by_kind.setdefault(kind, _Group(buckets if known else 1))
+        place = Place(by, bucket, buckets) if by is not None and bucket is not None and (buckets or 1) > 1 else None
+        older = place is not None and by != model
+        kind = (name.directory, bool(loaded[at]), place)
+        group = by_kind.setdefault(
+            kind, _Group(1 if place is None or older else place.buckets, place if older else None)
+        )
         if group.bytes + size > RESULT_BYTES:
             yield group
-            group = by_kind[kind] = _Group(group.within)
+            group = by_kind[kind] = _Group(group.within, group.place)
         group.places.append(at)
         group.bytes += size
     yield from by_kind.values()
@@ -148,7 +154,7 @@ def _merge(snapshot: SettledSnapshot, group: _Group, writer: ObjectWriter, *, in
         merged = merged.take(pc.sort_indices(merged, sort_keys=[(STREAMLET, "ascending"), (OFFSET, "ascending")]))
     name = parse_name(removed[0].path)
     assert name is not None, "only objects with a name of ours are grouped"
-    writer.add_block(name.start, name.seconds, merged, group.within)
+    writer.add_block(name.start, name.seconds, merged, group.within, group.place)
     return removed
 
 

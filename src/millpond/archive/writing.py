@@ -113,14 +113,17 @@ class ObjectWriter:
         for start, part in self._partitioner.split(batch):
             self._gather(start, part)
 
-    def add_block(self, start: int, seconds: int, table: pa.Table, within: int = 1) -> None:
+    def add_block(self, start: int, seconds: int, table: pa.Table, within: int = 1, place: Place | None = None) -> None:
         """Rows of one partition that make an object by themselves, or several if a layout says so. `within`: they are
-        of one bucket of so many already."""
+        of one bucket of so many already; `place`: where they stay, if the layout is not asked."""
         if self._arranging is None:
-            self._submit(start, seconds, table.to_batches(), table.nbytes, None)
-            return
-        for place, rows in self._arranging.groups(table, within):
-            self._submit(start, seconds, rows.to_batches(), rows.nbytes, place)
+            groups: Iterable[tuple[Place | None, pa.Table]] = [(place, table)]
+        elif place is not None:
+            groups = [(place, self._arranging.in_order(table))]
+        else:
+            groups = self._arranging.groups(table, within)
+        for where, rows in groups:
+            self._submit(start, seconds, rows.to_batches(), rows.nbytes, where)
 
     def finish(self) -> WrittenObjects:
         """Everything given so far is in objects, and they and their names are durable."""

@@ -5,7 +5,8 @@ the background uses the upper levels of the tree, as many buckets as give object
 of records in 128 buckets would litter the store with tiny objects. Merging refines later what has grown.
 
 A stream's first model is fitted to its first block. If that had few rows, the model gives way to one of a block that
-has several times as many.
+has several times as many. A block for which the model is out of date (all of it is later than all that the model knows,
+say) is laid out by one that is fitted to that block alone: the same dimensions, other cuts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ import pyarrow as pa
 from millpond.archive.layout.layout import Layout, Model, Order
 from millpond.archive.layout.place import Place
 
+# A block is out of balance if its fullest bucket holds this many times the mean; another model is better if its fullest
+# holds less than that share.
+_OUT_OF_BALANCE = 3.0
+_BETTER = 0.6
 # A model with fewer rows per bucket than this knows little of where rows lie.
 _FEW_PER_BUCKET = 64
 # It gives way to one that was fitted to so many times as many.
@@ -59,6 +64,8 @@ class Arranging:
         try:
             model = self._fitted(rows)
             buckets = self._buckets(model, rows.nbytes, within)
+            if within == 1:
+                model = _in_balance(model, rows, buckets)
             order, edges, found = _ordered(model, rows, buckets)
         except (OSError, MemoryError):
             raise
@@ -69,6 +76,10 @@ class Arranging:
         arranged = _taken(rows, order)
         for bucket, start, stop in zip(found, edges[:-1], edges[1:], strict=True):
             yield self._place(model, bucket, buckets), arranged.slice(start, stop - start)
+
+    def in_order(self, rows: pa.Table) -> pa.Table:
+        """Rows of one object, in the order in which the newest model stores them."""
+        return rows if self.model is None else _taken(rows, self.model.order(rows))
 
     def _place(self, model: Model, bucket: int, buckets: int) -> Place | None:
         return Place(model.id, bucket, buckets) if self._known else None
@@ -89,6 +100,21 @@ class Arranging:
         if not self._object_bytes_min:
             return model.buckets
         return model.levels.at_most(within * max(1, size // self._object_bytes_min))
+
+
+def _in_balance(model: Model, rows: pa.Table, buckets: int) -> Model:
+    """The model, or one like it if it would put most rows into few buckets."""
+    if buckets < 2 or rows.num_rows < _FEW_PER_BUCKET * buckets:
+        return model
+    fullest = _fullest(model, rows, buckets)
+    if fullest * buckets <= _OUT_OF_BALANCE * rows.num_rows:
+        return model
+    other = model.refitted(rows)
+    return model if other is None or _fullest(other, rows, buckets) > _BETTER * fullest else other
+
+
+def _fullest(model: Model, rows: pa.Table, buckets: int) -> int:
+    return int(np.bincount(model.assign(rows, buckets)).max())
 
 
 def _ordered(model: Model, rows: pa.Table, buckets: int) -> tuple[Order, list[int], list[int]]:

@@ -134,6 +134,41 @@ class KdModel(Model):
         buckets: Buckets = self._bucket[at]
         return buckets
 
+    def refitted(self, rows: pa.Table) -> KdModel:
+        """Each node cuts the dimension that it did, where the rows that come to it leave its sides their shares."""
+        sample = drawn(rows.select(list(self.columns)))
+        dimensions = [_dimension(sample, name) for name in self.columns]
+        numbers = numbers_of(sample, dimensions)
+        cuts = list(self._stored.cut)
+        waiting = [(0, numbers)]
+        while waiting:
+            at, inside = waiting.pop()
+            dimension = self._stored.split[at]
+            if dimension < 0:
+                continue
+            left, right = self._stored.left[at], self._stored.right[at]
+            found = median_split(inside, int(self._leaves_under[left]), int(self._leaves_under[at]), dimension)
+            if found is not None:
+                cuts[at] = found.cut
+            less = inside[:, dimension] < cuts[at]
+            waiting += [(left, inside[less]), (right, inside[~less])]
+        low, high = _bounds(numbers)
+        named = tuple(_StoredDimension(each.name, each.form, each.prefix) for each in dimensions)
+        return KdModel(
+            msgspec.structs.replace(
+                self._stored, dimensions=named, rows=len(numbers), low=low, high=high, cut=tuple(cuts)
+            )
+        )
+
+    @cached_property
+    def _leaves_under(self) -> npt.NDArray[np.int64]:
+        """How many buckets are under each node."""
+        found = np.where(self._split < 0, 1, 0)
+        for at in range(len(found) - 1, -1, -1):
+            if self._split[at] >= 0:
+                found[at] = found[self._left[at]] + found[self._right[at]]
+        return found
+
     def order(self, rows: pa.Table) -> Order:
         return curve_order(numbers_of(rows, self._dimensions))
 
@@ -260,7 +295,7 @@ def _split(rows: Numbers, buckets: int, bucket_rows: float, workload: Workload, 
     dimensions = rows.shape[1]
     if turn is None:
         return best_split(rows, buckets, bucket_rows, workload, range(dimensions))
-    tries = (median_split(rows, buckets, (turn + step) % dimensions) for step in range(dimensions))
+    tries = (median_split(rows, buckets // 2, buckets, (turn + step) % dimensions) for step in range(dimensions))
     return next((found for found in tries if found is not None), None)
 
 

@@ -86,6 +86,11 @@ class Model(abc.ABC):
     def _assign(self, rows: pa.Table) -> Buckets:
         """The bucket of each row, of all buckets."""
 
+    def refitted(self, rows: pa.Table) -> Model | None:
+        """A model of the same kind that suits these rows, of which this one would put most into few buckets: the time
+        has gone on, say, and all of them are later than all that it knows. None: there is no such thing."""
+        return None
+
     @abc.abstractmethod
     def order(self, rows: pa.Table) -> Order:
         """The order in which the rows of one object are stored, so that parts of it can be skipped, too."""

@@ -104,13 +104,12 @@ def best_split(
     return min(found, key=lambda split: split.cost, default=None)
 
 
-def median_split(numbers: Numbers, buckets: int, dimension: int) -> Split | None:
+def median_split(numbers: Numbers, left: int, buckets: int, dimension: int) -> Split | None:
     """The plain way: as near as can be to the share of the buckets on the left, whatever that costs queries."""
     ordered = np.sort(numbers[:, dimension])
     places = _distinct(ordered)
     if not len(places):
         return None
-    left = buckets // 2
     at = int(places[np.argmin(np.abs(places - len(ordered) * left / buckets))])
     return Split(dimension, _between(float(ordered[at - 1]), float(ordered[at])), left, 0.0)
 
