@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.archive.index.entries import BASE_FIELDS, BLOCKS, BYTES, PATH, ROWS
+from millpond.archive.index.filters import Filter, apply_filters
 from millpond.archive.index.minmax import entry_fields, stats_of
 from millpond.archive.index.pruning import Index, prune
 from millpond.archive.index.stream_indexes import NO_INDEXES, StreamIndexes
@@ -111,11 +112,14 @@ class ObjectIndex:
         value: bytes | None = self._entries.column(BLOCKS)[at].as_py()
         return value
 
-    def prune(self, predicate: Predicate | None) -> Pruning:
-        """Which objects a query with this predicate must read."""
+    def prune(self, predicate: Predicate | None, filters: Sequence[Filter] = ()) -> Pruning:
+        """Which objects a query with this predicate must read; `filters` are asked last."""
         if predicate is None:
             return Pruning(np.ones(len(self), dtype=np.bool_), {})
-        return prune(predicate, self.stats, self._schema, self.indexes)
+        found = prune(predicate, self.stats, self._schema, self.indexes)
+        if not filters:
+            return found
+        return apply_filters(found, predicate, self._schema, self._entries.drop_columns([BLOCKS]), filters)
 
     def changed(self, added: pa.Table | None, removed: Sequence[str] = ()) -> ObjectIndex:
         """After a commit that added these entries and removed these paths."""

@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.archive.index.filters import Filter as ObjectFilter
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.reader import BATCH_ROWS, Condition, ObjectToRead, read_object
 from millpond.errors import InvalidInput
 from millpond.model.evaluate import Filter
 from millpond.model.predicate import Predicate
+from millpond.model.prune import Pruning
 from millpond.storage.protocol import Storage
 
 
@@ -29,6 +31,11 @@ class SettledSnapshot:
     storage: Storage = field(repr=False)
     warnings: tuple[str, ...] = ()
     generation: int = 1
+    filters: tuple[ObjectFilter, ...] = ()  # the user's own, of this process
+
+    def prune(self, predicate: Predicate | None, filters: Sequence[ObjectFilter] = ()) -> Pruning:
+        """Which objects a user's query with this predicate must read; `filters`: more of them than the stream has."""
+        return self.objects.prune(predicate, (*self.filters, *filters))
 
     def read(
         self,
@@ -46,7 +53,7 @@ class SettledSnapshot:
         """
         names = self._columns(columns)
         where = None if predicate is None else Condition(predicate, Filter(predicate, self.schema, loose=loose))
-        mask = self.objects.prune(predicate).keep if keep is None else keep
+        mask = self.prune(predicate).keep if keep is None else keep
         if where is not None and where.passing.passes_none:
             return
         for at in np.flatnonzero(mask).tolist():

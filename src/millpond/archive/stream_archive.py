@@ -19,6 +19,7 @@ import pyarrow as pa
 from millpond.archive.commit_file import MARK, commit_version
 from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
 from millpond.archive.expire import ExpiredObjects, expire, expired_objects
+from millpond.archive.index.filters import Filter
 from millpond.archive.layout.arranging import Arranging
 from millpond.archive.layout.layout import Layout, Model
 from millpond.archive.layout.model_file import ModelFiles, StoredModel
@@ -63,6 +64,7 @@ class StreamArchive:
         self._writer = threading.RLock()
         self._shown = threading.Lock()  # held for a moment, to change what readers are shown
         self._generation = ledger.definition.generation
+        self._filters: tuple[Filter, ...] = ()
         self._models = ModelFiles(storage, ledger.root)
         self._snapshot = self._take_snapshot()
 
@@ -108,6 +110,19 @@ class StreamArchive:
                 self._ledger.refresh()
                 self._show()
         return self._snapshot
+
+    def add_filter(self, filter: Filter) -> Callable[[], None]:
+        """Ask this filter, too, when queries are planned in this process. Returns how to stop that."""
+        with self._writer:
+            self._filters = (*self._filters, filter)
+            self._show()
+
+        def remove() -> None:
+            with self._writer:
+                self._filters = tuple(one for one in self._filters if one is not filter)
+                self._show()
+
+        return remove
 
     def settle(
         self,
@@ -375,7 +390,14 @@ class StreamArchive:
         schema = stored_schema(definition.schema)
         if state is None:
             return SettledSnapshot(
-                -1, {}, ledger.nothing, ledger.root, schema, self._storage, generation=definition.generation
+                -1,
+                {},
+                ledger.nothing,
+                ledger.root,
+                schema,
+                self._storage,
+                generation=definition.generation,
+                filters=self._filters,
             )
         warnings = (*state.warnings, *ledger.indexes.warnings, *((_OWED,) if is_owed(ledger) else ()))
         return SettledSnapshot(
@@ -387,4 +409,5 @@ class StreamArchive:
             self._storage,
             warnings,
             definition.generation,
+            self._filters,
         )

@@ -7,11 +7,14 @@ A question to the node tells version and heads. Only if the version is not the o
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 import pyarrow as pa
 
 from millpond.archive.index.blobs import BlobFiles
+from millpond.archive.index.filters import Filter
 from millpond.archive.index.stream_indexes import indexes_of
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.snapshot import SettledSnapshot
@@ -33,6 +36,18 @@ class Snapshots:
         self._connection, self._name, self._id = connection, name, stream_id
         self._lock = threading.Lock()
         self._known: tuple[tuple[str, int], SettledSnapshot] | None = None
+        self._filters: tuple[Filter, ...] = ()
+
+    def add_filter(self, filter: Filter) -> Callable[[], None]:
+        """Ask this filter, too, when queries are planned here. Returns how to stop that."""
+        with self._lock:
+            self._filters = (*self._filters, filter)
+
+        def remove() -> None:
+            with self._lock:
+                self._filters = tuple(one for one in self._filters if one is not filter)
+
+        return remove
 
     def mark(self) -> tuple[StreamDefinition, SnapshotMark]:
         """What the node says now, without the objects."""
@@ -50,7 +65,8 @@ class Snapshots:
             known = (_state(mark), _settled(definition, mark, entries))
             with self._lock:
                 self._known = known
-        return definition, Snapshot(known[1], mark.heads, definition.generation, mark.cutoff_micros, mark.floor)
+        settled = replace(known[1], filters=self._filters)
+        return definition, Snapshot(settled, mark.heads, definition.generation, mark.cutoff_micros, mark.floor)
 
 
 def _state(mark: SnapshotMark) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.archive.index.filters import Filter
 from millpond.archive.settle import SettleReport
 from millpond.archive.vacuum import VacuumReport, check_age
 from millpond.client.bulk import RemoteBulk
@@ -281,6 +282,12 @@ class RemoteStream:
         self._check_there()
         found: Counted = self._connection.ask(ask.CountRows(self._name, id=self.id, **terms(where)), Counted)
         return found.count
+
+    def add_filter(self, filter: Filter) -> Callable[[], None]:
+        """Let code of yours rule out settled objects, after everything else: `filter(predicate, objects)` says which
+        of the table's rows must be read (see docs/indexes.md). For queries that are planned in this process, which are
+        Spark's: it is never sent to the node. Returns how to stop it."""
+        return self._snapshots.add_filter(filter)
 
     def explain(self, where: Where = None) -> QueryReport:
         """What a scan would read and skip, without reading it."""

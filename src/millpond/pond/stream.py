@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond import query
+from millpond.archive.index.filters import Filter
 from millpond.archive.settle import SettleReport
 from millpond.archive.stream_archive import StreamArchive
 from millpond.archive.vacuum import VacuumReport, check_age
@@ -308,6 +309,11 @@ class Stream:
     def count(self, where: Where = None) -> int:
         """How many records match."""
         return query.count(self.halves, where)
+
+    def add_filter(self, filter: Filter) -> Callable[[], None]:
+        """Let code of yours rule out settled objects, after everything else: `filter(predicate, objects)` says which
+        of the table's rows must be read (see docs/indexes.md). For queries of this process. Returns how to stop it."""
+        return self._archive.add_filter(filter)
 
     def explain(self, where: Where = None) -> QueryReport:
         """What a scan would read and skip, without reading it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -47,6 +47,7 @@ class QueryReport:
     """Objects to open."""
     deciding_seconds: float = 0.0
     """How long it took to find out."""
+    failures: Mapping[str, str] = field(default_factory=dict)  # indexes and filters that failed, and how
 
 
 def scan(
@@ -100,7 +101,7 @@ def _matching(
         return
     names = projection.schema.names
     wanted = both(predicate, snapshot.unexpired)
-    keep = snapshot.settled.objects.prune(wanted).keep
+    keep = snapshot.settled.prune(wanted).keep
     _note(halves, snapshot, predicate, keep)
     for batch in snapshot.settled.read(keep, names, wanted):
         yield from map(projection.apply, pieces(batch))
@@ -148,7 +149,7 @@ def _count(halves: Halves, predicate: Predicate | None) -> int:
         return 0
     objects = snapshot.settled.objects
     wanted = both(predicate, snapshot.unexpired)
-    found, keep = 0, objects.prune(wanted).keep
+    found, keep = 0, snapshot.settled.prune(wanted).keep
     if predicate is not None:
         _note(halves, snapshot, predicate, keep)
     if predicate is None:  # the few are left to read whose number of rows the table does not tell
@@ -168,7 +169,7 @@ def plan(halves: Halves, where: Where = None) -> QueryReport:
     snapshot = halves.snapshot()
     objects = snapshot.settled.objects
     began = time.perf_counter()
-    pruning = objects.prune(both(predicate, snapshot.unexpired))
+    pruning = snapshot.settled.prune(both(predicate, snapshot.unexpired))
     deciding = time.perf_counter() - began
     return QueryReport(
         objects_read=int(pruning.keep.sum()),
@@ -182,6 +183,7 @@ def plan(halves: Halves, where: Where = None) -> QueryReport:
         boundary=dict(snapshot.boundary),
         requests=int(pruning.keep.sum()),
         deciding_seconds=deciding,
+        failures=dict(pruning.failures),
     )
 
 
@@ -192,5 +194,5 @@ def draw(halves: Halves, where: Where = None, axes: Sequence[str] | None = None)
     predicate = ready(where, definition.schema)
     snapshot = halves.snapshot()
     objects = snapshot.settled.objects
-    keep = objects.prune(both(predicate, snapshot.unexpired)).keep
+    keep = snapshot.settled.prune(both(predicate, snapshot.unexpired)).keep
     return object_map(objects, keep, predicate, snapshot.settled.schema, x, y)

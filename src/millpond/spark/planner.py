@@ -27,6 +27,7 @@ from millpond.model.schema import OFFSET, stored_schema
 from millpond.query.terms import both
 from millpond.spark.catalyst import translate
 from millpond.spark.doubt import columns_in_doubt
+from millpond.spark.filters import configured_filters
 from millpond.spark.jvm import Callback, Java, Jvm
 from millpond.spark.live import fetch_little, live_frame, tickets_for
 from millpond.spark.report import LiveScan, QueryFigures, SettledScan
@@ -209,13 +210,14 @@ class PinnedScan:
         began = time.perf_counter()
         try:
             predicate = self._translate(predicates)
-            pruning = settled.objects.prune(both(predicate, self._snapshot.unexpired))
+            filters = configured_filters(self._planner.spark)
+            pruning = settled.prune(both(predicate, self._snapshot.unexpired), filters)
         except Exception:  # whatever it is: skipping only proves irrelevance (I4)
             logger.exception("could not decide what to skip; every object is read")
             self._figures.undecided += 1
             predicate, pruning = TRUE, settled.objects.prune(self._snapshot.unexpired)
-        deciding = time.perf_counter() - began
-        scan = SettledScan(self._stream.name, settled, predicate, pruning.keep, pruning.skipped_by, deciding)
+        deciding, told = time.perf_counter() - began, pruning.failures
+        scan = SettledScan(self._stream.name, settled, predicate, pruning.keep, pruning.skipped_by, deciding, told)
         if predicates not in self._figures.settled and not self._apart:  # neither planned anew, nor a micro-batch
             self._stream.note_query(scan.note())
         # The text tells scans apart: it is the same only if Spark plans the same scan again.

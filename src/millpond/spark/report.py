@@ -52,6 +52,7 @@ class SettledScan:
     keep: npt.NDArray[np.bool_]
     skipped_by: Mapping[str, int]
     deciding_seconds: float = 0.0
+    failures: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def bytes_read(self) -> int:
@@ -99,6 +100,11 @@ class QueryFigures:
     """Scans for which deciding what to skip failed, so that every object was read."""
     settled: dict[str, SettledScan] = field(default_factory=dict, repr=False)
     live: dict[str, LiveScan] = field(default_factory=dict, repr=False)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """The indexes and filters that failed while deciding, and how; they ruled out nothing."""
+        return {name: why for scan in self.settled.values() for name, why in scan.failures.items()}
 
     @property
     def objects_read(self) -> int:
