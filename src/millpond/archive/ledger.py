@@ -72,9 +72,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Change:
-    """What a commit does. `boundary` is the whole one; `entries` are the index entries of `added`, a row each. `load`:
-    the load that it is of; `marks`: app transactions besides the boundary's, for writers who number what they write;
-    `expired`: how many records it drops."""
+    """What a commit does. `boundary` is the whole one; `entries` are the index entries of `added`, a row each; if
+    nothing is added, newer ones of objects that are there. `load`: the load that it is of; `marks`: app transactions
+    besides the boundary's, for writers who number what they write; `expired`: how many records it drops."""
 
     kind: str
     boundary: Boundary
@@ -254,7 +254,10 @@ class Ledger:
             )
 
         self._step(version, metadata, write)
-        objects = known.objects.changed(change.entries, [one.path for one in change.removed])
+        if change.entries is not None and not change.added:
+            objects = known.objects.reindexed(change.entries)
+        else:
+            objects = known.objects.changed(change.entries, [one.path for one in change.removed])
         generation = self.definition.generation
         return self._adopt(TableState(version, dict(change.boundary), objects, digest, known.warnings, generation))
 

@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.index.entries import BASE_FIELDS, BLOCKS, BYTES, PATH, ROWS
+from millpond.archive.index.entries import BASE_FIELDS, BLOCKS, BYTES, PATH, ROWS, merge
 from millpond.archive.index.filters import Filter, apply_filters
+from millpond.archive.index.kind import BLOB
 from millpond.archive.index.minmax import entry_fields, stats_of
 from millpond.archive.index.pruning import Index, prune
 from millpond.archive.index.stream_indexes import NO_INDEXES, StreamIndexes
@@ -134,6 +135,16 @@ class ObjectIndex:
         if entries.column(PATH).num_chunks > _CHUNKS_MAX:
             entries = entries.combine_chunks()
         return ObjectIndex(entries, self._schema, self._indexes, self._blobs)
+
+    def reindexed(self, entries: pa.Table) -> ObjectIndex:
+        """After a commit with newer entries of some of these objects."""
+        return self.aligned(self._entries.select([PATH, BYTES, ROWS]), merge([self._entries, entries]))
+
+    @property
+    def blob_files(self) -> set[str]:
+        """The files that some entry has a blob in."""
+        columns = [self._entries.column(field.name) for field in self._entries.schema if field.type.equals(BLOB)]
+        return {name for column in columns for name in pc.struct_field(column, "file").unique().to_pylist() if name}
 
     def altered(self, schema: pa.Schema, indexes: StreamIndexes = NO_INDEXES) -> ObjectIndex:
         """The same objects under a schema with more columns, or with other indexes."""

@@ -16,9 +16,11 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
+from millpond.archive import reindex
 from millpond.archive.commit_file import MARK, commit_version
 from millpond.archive.compaction import LEAST_OBJECTS, SMALL_BYTES, CompactionReport, compact
 from millpond.archive.expire import ExpiredObjects, expire, expired_objects
+from millpond.archive.index.blobs import BlobWriter
 from millpond.archive.index.filters import Filter
 from millpond.archive.layout.arranging import Arranging
 from millpond.archive.layout.layout import Layout, Model
@@ -27,6 +29,7 @@ from millpond.archive.layout.registry import find_layout
 from millpond.archive.ledger import Ledger
 from millpond.archive.load import Load, LoadReport, commit_load, find_load, read_report, read_samples
 from millpond.archive.object_index import ObjectIndex
+from millpond.archive.reindex import RebuildReport
 from millpond.archive.repair import TORN_DIRECTORY
 from millpond.archive.settle import SettleReport, add_columns, settle
 from millpond.archive.snapshot import SettledSnapshot
@@ -192,6 +195,30 @@ class StreamArchive:
 
     def _keep(self, layout: Layout, model: Model) -> None:
         self._models.put(layout, model, self._clock.now_micros())
+
+    def rebuild_indexes(self, *, everything: bool = False, progress: Progress | None = None) -> RebuildReport:
+        """Make entries for objects of which some index of the stream knows nothing, or of all. May be given up at any
+        time: what is done stays, and the next call goes on."""
+        snapshot, indexes = self.snapshot(refresh=True), self._ledger.indexes
+        places = reindex.lacking(snapshot, everything)
+        done = size = 0
+        for group in reindex.groups(snapshot, places):
+            blobs = BlobWriter(snapshot.version + 1)
+            entries = reindex.describe(snapshot, group, indexes, blobs)
+            with self._writer:
+                if self._ledger.definition.generation != snapshot.generation:
+                    raise Truncated(
+                        f"{self._ledger.definition.name} was truncated meanwhile", hint="nothing is left to index"
+                    )
+                try:
+                    reindex.commit_entries(self._storage, self._ledger, entries, blobs)
+                finally:
+                    self._show()
+                self._checkpoint_if_due()
+            done, size = done + len(group), size + int(snapshot.objects.sizes[group].sum())
+            if progress is not None:
+                progress(done, len(places))
+        return RebuildReport(done, size, self._ledger.definition.name)
 
     def begin_load(self, now_micros: int, marks: Mapping[str, int] = MappingProxyType({})) -> Load | None:
         """A load from here on, for one writer at a time; None if what `marks` number has been loaded before."""

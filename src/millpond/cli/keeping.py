@@ -1,4 +1,4 @@
-"""Commands that look after a pond: settle, vacuum, status, verify."""
+"""Commands that look after a pond: settle, vacuum, reindex, status, verify."""
 
 from __future__ import annotations
 
@@ -66,6 +66,24 @@ def vacuum(
         chosen = [pond.stream(name) for name in streams] if streams else pond.streams()
         reports = [asdict(stream.vacuum(older_than, preview=preview)) for stream in chosen]
     session.output.several(reports, ["stream", "objects", "bytes", "preview"])
+
+
+def reindex(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="STREAM", help="a stream with indexes")],
+    everything: Annotated[bool, typer.Option("--all", help="also objects that every index knows")] = False,
+) -> None:
+    """Make index entries for settled objects that lack them, after an index was added or its files were lost.
+
+    \b
+    Examples:
+      millpond alter grid/meters --index values:city
+      millpond reindex grid/meters
+    """
+    session = session_of(context)
+    with session.open() as pond:
+        report = pond.stream(name).rebuild_indexes(everything=everything)
+    session.output.several([asdict(report)], ["stream", "objects", "bytes"])
 
 
 def status(

@@ -14,7 +14,7 @@ from millpond.cli.explain import explain
 from millpond.cli.files import file
 from millpond.cli.generate.command import generate
 from millpond.cli.groups import group, groups
-from millpond.cli.keeping import settle, status, vacuum, verify
+from millpond.cli.keeping import reindex, settle, status, vacuum, verify
 from millpond.cli.layouts import queries
 from millpond.cli.output import Output
 from millpond.cli.put import put
@@ -54,6 +54,7 @@ for command in (
     serve,
     settle,
     vacuum,
+    reindex,
     status,
     verify,
     doctor,

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.archive.index.filters import Filter
+from millpond.archive.reindex import Progress, RebuildReport
 from millpond.archive.settle import SettleReport
 from millpond.archive.vacuum import VacuumReport, check_age
 from millpond.client.bulk import RemoteBulk
@@ -348,6 +349,17 @@ class RemoteStream:
         seconds = check_age(older_than)
         request = ask.Vacuum(self._name, f"{seconds}s", preview, id=self.id)
         report: VacuumReport = self._connection.ask(request, VacuumReport)
+        return report
+
+    def rebuild_indexes(self, *, everything: bool = False, progress: Progress | None = None) -> RebuildReport:
+        """Read settled objects of which some index knows nothing (or `everything`), and make their entries: after
+        `alter_stream(indexes=...)`, or where index files were lost. Queries and settles go on meanwhile; if it is given
+        up, what is done stays. `progress(done, total)` is called at the end only."""
+        self._check_there()
+        request = ask.RebuildIndexes(self._name, everything, id=self.id)
+        report: RebuildReport = self._connection.ask(request, RebuildReport)
+        if progress is not None:
+            progress(report.objects, report.objects)
         return report
 
     def truncate(self, *, preview: bool = False) -> TruncatePlan:

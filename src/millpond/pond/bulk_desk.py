@@ -37,6 +37,7 @@ def bulk_calls(stream_of: Callable[[ask.Request], Stream]) -> Calls:
 
     return {
         ask.Vacuum: lambda caller, request: stream_of(request).vacuum(request.older_than, preview=request.preview),
+        ask.RebuildIndexes: lambda caller, request: stream_of(request).rebuild_indexes(everything=request.everything),
         bulk.CommitStaged: lambda caller, request: stream_of(request).bulk.commit_staged(
             request.stages, producer=request.producer, sequence=request.sequence
         ),

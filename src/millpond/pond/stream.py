@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from millpond import query
 from millpond.archive.index.filters import Filter
+from millpond.archive.reindex import Progress, RebuildReport
 from millpond.archive.settle import SettleReport
 from millpond.archive.stream_archive import StreamArchive
 from millpond.archive.vacuum import VacuumReport, check_age
@@ -354,6 +355,12 @@ class Stream:
             raise Backpressure(f"{self._name} is being loaded", hint="try again when the load is done")
         report = self._archive.vacuum(self._clock.now_micros() - int(seconds * 1e6), preview=preview)
         return replace(report, stream=self._name)
+
+    def rebuild_indexes(self, *, everything: bool = False, progress: Progress | None = None) -> RebuildReport:
+        """Read settled objects of which some index knows nothing (or `everything`), and make their entries: after
+        `alter_stream(indexes=...)`, or where index files were lost. Queries and settles go on meanwhile; if it is given
+        up, what is done stays. `progress(done, total)` is called on the way, with numbers of objects."""
+        return self._archive.rebuild_indexes(everything=everything, progress=progress)
 
     def truncate(self, *, preview: bool = False) -> TruncatePlan:
         """Discard all records, live and settled, at one moment; its next generation begins, empty, at offset 0.

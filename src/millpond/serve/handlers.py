@@ -158,6 +158,10 @@ async def queries(door: RestDoor, asked: Asked) -> Response:
     return await _fetched(door, asked, ask.Queries(asked.name))
 
 
+async def reindex(door: RestDoor, asked: Asked) -> Response:
+    return await _call(door, asked, ask.RebuildIndexes(asked.name, asked.query.everything))
+
+
 async def vacuum(door: RestDoor, asked: Asked) -> Response:
     return await _call(door, asked, ask.Vacuum(asked.name, asked.query.older_than, asked.query.preview))
 
@@ -408,6 +412,6 @@ HANDLERS: dict[str, Handler] = {
     for handler in (
         healthz, readyz, metrics, about, pond_status, audit, verify, list_tokens, create_token, revoke_token,
         list_streams, list_pipelines, create, describe, alter, drop, append, read, scan, get, count, explain, draw_map,
-        segments, stream_status, truncate, settle, queries, vacuum, report_pipeline,
+        segments, stream_status, truncate, settle, queries, vacuum, reindex, report_pipeline,
     )
 }  # fmt: skip

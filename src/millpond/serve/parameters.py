@@ -132,6 +132,12 @@ class VacuumQuery(Struct, frozen=True, forbid_unknown_fields=True):
     preview: Preview = False
 
 
+class ReindexQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether objects that every index knows of are read again, too."""
+
+    everything: bool = False
+
+
 class FormatQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The form of the answer."""
 

@@ -16,6 +16,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from msgspec import Struct
 
+from millpond.archive.reindex import RebuildReport
 from millpond.archive.vacuum import VacuumReport
 from millpond.errors import InvalidInput, MethodNotAllowed, NoSuchRoute
 from millpond.log.engine import Ack
@@ -32,6 +33,7 @@ from millpond.serve.parameters import (
     PipelineBody,
     PreviewQuery,
     RecordsQuery,
+    ReindexQuery,
     ScanQuery,
     SegmentsQuery,
     SettleAnswer,
@@ -294,6 +296,16 @@ ROUTES = (
         "Remove the files of objects that nobody can see any more.",
         VacuumReport,
         VacuumQuery,
+        right="admin",
+        errors=_CHANGING,
+    ),
+    Route(
+        "POST",
+        "/v1/streams/{name}/reindex",
+        "reindex",
+        "Make index entries for settled objects that lack them.",
+        RebuildReport,
+        ReindexQuery,
         right="admin",
         errors=_CHANGING,
     ),

@@ -208,6 +208,14 @@ class Vacuum(StreamRequest, frozen=True, tag="vacuum"):
     preview: bool = False
 
 
+class RebuildIndexes(StreamRequest, frozen=True, tag="rebuild-indexes"):
+    """-> `RebuildReport`: entries were made for objects of which some index knew nothing, or for all."""
+
+    right: ClassVar[Right | None] = "admin"
+
+    everything: bool = False
+
+
 class Verify(Request, frozen=True, tag="verify"):
     """-> `Verified`"""
 
@@ -293,6 +301,7 @@ Call = (
     | Explain
     | DrawMap
     | Vacuum
+    | RebuildIndexes
     | Verify
     | TakeSnapshot
     | BulkCall

@@ -72,8 +72,15 @@ class LoadedEntries:
 
 
 def merge(tables: Iterable[pa.Table]) -> pa.Table:
-    """Entries of any number of files, in one table; a column that a file lacks is null for its entries."""
-    return pa.concat_tables([pa.schema(BASE_FIELDS).empty_table(), *tables], promote_options="default")
+    """Entries of any number of files, in one table; a column that a file lacks is null for its entries. Where files
+    have a column in different types (an index kind may have changed), the newest file's counts."""
+    files = [pa.schema(BASE_FIELDS).empty_table(), *tables]
+    types = {field.name: field.type for file in files for field in file.schema}
+    fitting = []
+    for file in files:
+        other = [field.name for field in file.schema if not field.type.equals(types[field.name])]
+        fitting.append(file.drop_columns(other) if other else file)
+    return pa.concat_tables(fitting, promote_options="default")
 
 
 class IndexFiles:

@@ -37,6 +37,11 @@ class IndexRegistry:
         with self._lock:
             self._passed[kind.name] = kind
 
+    def forget(self, name: str) -> None:
+        """Undo `register`."""
+        with self._lock:
+            self._passed.pop(name, None)
+
     def names(self) -> list[str]:
         """All that are known."""
         return sorted({*_BUILT_IN, *self._passed, *(point.name for point in _points())})

@@ -7,6 +7,8 @@ const TOKEN = "millpond.token";
 const WORDS = new Set([
   "records", "scan", "get", "count", "explain", "map", "segments", "status", "settle", "truncate", "vacuum", "pipelines",
   "groups", "replay", "queries",
+  "records", "scan", "get", "count", "explain", "segments", "status", "settle", "truncate", "vacuum", "reindex", "pipelines",
+  "groups", "replay",
 ]);
 
 // What the server answered with: a code, the cause and the fix. Status 0: it did not answer.
