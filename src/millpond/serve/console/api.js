@@ -6,9 +6,7 @@ const TOKEN = "millpond.token";
 // Words that end a route; a name with one of them is written with %2F, see docs/rest.md.
 const WORDS = new Set([
   "records", "scan", "get", "count", "explain", "map", "segments", "status", "settle", "truncate", "vacuum", "pipelines",
-  "groups", "replay", "queries",
-  "records", "scan", "get", "count", "explain", "segments", "status", "settle", "truncate", "vacuum", "reindex", "pipelines",
-  "groups", "replay",
+  "groups", "replay", "queries", "reindex",
 ]);
 
 // What the server answered with: a code, the cause and the fix. Status 0: it did not answer.
