@@ -11,9 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from millpond.archive.index.entries import BUCKET, BUCKETS, MODEL
 from millpond.archive.layout.arranging import Arranging
+from millpond.archive.layout.grid import Grid
 from millpond.archive.layout.kdtree import KdModel, KdTree
 from millpond.archive.layout.layout import Buckets, Layout, Order
 from millpond.archive.layout.model_file import DIRECTORY, KEPT, ModelFiles
@@ -28,6 +31,7 @@ from millpond.model.schema import OFFSET, STREAMLET
 from millpond.model.spec import Spec, parse_spec
 from millpond.storage import LocalStorage
 from millpond.testing import FaultyStorage
+from millpond.testing.layout_contract import number_tables
 from tests.archive.settled_stream import SCHEMA, SettledStream, define, records
 
 TREE = parse_spec("kdtree:n,temp,buckets=16")
@@ -366,6 +370,37 @@ def test_a_block_that_the_model_does_not_know_is_laid_out_all_the_same(tmp_path:
     (other,) = {model for model, _, _ in places(snapshot)[16:]}
     assert other != known.model.id
     assert_holds(stream, {0: 6_000})
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=number_tables("xy").filter(lambda table: table.num_rows > 0),
+    sample=number_tables("xy"),
+    buckets=st.integers(1, 12),
+    least=st.sampled_from([0, 1, 100, 400, 1 << 20]),
+    adapt=st.booleans(),
+    grid=st.booleans(),
+)
+def test_arranging_gives_each_row_once(
+    rows: pa.Table, sample: pa.Table, buckets: int, least: int, adapt: bool, grid: bool
+) -> None:
+    layout = Grid("x", "y", buckets=buckets) if grid else KdTree("x", "y", buckets=buckets)
+    model = layout.fit(sample)
+    numbered = rows.append_column("n", pa.array(range(rows.num_rows)))
+    seen: list[int] = []
+    groups = list(Arranging(layout, model, object_bytes_min=least, adapt=adapt).groups(numbered))
+    for place, group in groups:
+        assert place is not None
+        numbers = group.column("n").to_pylist()
+        if place.model == model.id:
+            inside = numbered.take(pa.array(numbers))
+            assert set(model.assign(inside, place.buckets).tolist()) == {place.bucket}
+        assert 0 <= place.bucket < place.buckets <= max(1, model.buckets)
+        seen += numbers
+    assert sorted(seen) == list(range(rows.num_rows))
+    assert len({place for place, _ in groups}) == len(groups)
+    if least:
+        assert len(groups) == 1 or numbered.nbytes >= len(groups) * least
 
 
 def test_a_tree_is_fitted_to_other_rows_along_the_same_dimensions() -> None:

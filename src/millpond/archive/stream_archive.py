@@ -191,6 +191,7 @@ class StreamArchive:
             None if known is None else known.model,
             object_bytes_min=object_bytes_min,
             keep=lambda model: self._keep(layout, model),
+            adapt=True,
         )
 
     def _keep(self, layout: Layout, model: Model) -> None:

@@ -72,7 +72,7 @@ def _arranging(given: LoadTicket, definition: StreamDefinition) -> Arranging | N
     if layout is None:
         return None
     model = decode_model(given.model) if given.model else None
-    return Arranging(layout, model, object_bytes_min=given.object_bytes_min)
+    return Arranging(layout, model, object_bytes_min=given.object_bytes_min, adapt=True)
 
 
 def stage_rows(

@@ -1,8 +1,9 @@
 """Arranging: the rows of a block, by a model, become one group of rows per bucket, each in the order it is stored in.
 
 How many buckets a block is cut into depends on who writes. A settle that somebody asked for uses all of them. One in
-the background uses the upper levels of the tree, as many buckets as give objects of a sensible size: a minute's worth
-of records in 128 buckets would litter the store with tiny objects. Merging refines later what has grown.
+the background uses the upper levels of the tree, the finest at which the buckets that it fills have a sensible size on
+average: a minute's worth of records in 128 buckets would litter the store with tiny objects. Merging refines later what
+has grown.
 
 A stream's first model is fitted to its first block. If that had few rows, the model gives way to one of a block that
 has several times as many. A block for which the model is out of date (all of it is later than all that the model knows,
@@ -18,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from millpond.archive.layout.layout import Layout, Model, Order
+from millpond.archive.layout.layout import Buckets, Layout, Model, Order
 from millpond.archive.layout.place import Place
 
 # A block is out of balance if its fullest bucket holds this many times the mean; another model is better if its fullest
@@ -43,12 +44,16 @@ class Arranging:
         *,
         object_bytes_min: int = 0,
         keep: Callable[[Model], None] | None = None,
+        adapt: bool = False,
     ) -> None:
         """`object_bytes_min`: what an object's rows should have in memory at least; 0: all buckets are used. `keep` is
-        called with a model that was fitted here; without it, objects do not name that model, which nobody will know."""
+        called with a model that was fitted here; without it, objects do not name that model, which nobody will know.
+        `adapt`: a block for which the model is out of date gets one of its own; otherwise the model is followed to the
+        letter."""
         self._layout = layout
         self._object_bytes_min = object_bytes_min
         self._keep = keep
+        self._adapt = adapt
         self._known = model is not None or keep is not None
         self.model = model
 
@@ -63,10 +68,11 @@ class Arranging:
         they come."""
         try:
             model = self._fitted(rows)
-            buckets = self._buckets(model, rows.nbytes, within)
-            if within == 1:
-                model = _in_balance(model, rows, buckets)
-            order, edges, found = _ordered(model, rows, buckets)
+            finest = _assigned(model, rows)
+            if self._adapt and within == 1:
+                model, finest = self._in_balance(model, finest, rows)
+            buckets = self._buckets(model, finest, rows.nbytes)
+            order, edges, found = _ordered(model, rows, model.levels.coarser(buckets)[finest])
         except (OSError, MemoryError):
             raise
         except Exception:
@@ -96,32 +102,42 @@ class Arranging:
         self.model = model
         return model
 
-    def _buckets(self, model: Model, size: int, within: int) -> int:
-        if not self._object_bytes_min:
-            return model.buckets
-        return model.levels.at_most(within * max(1, size // self._object_bytes_min))
+    def _in_balance(self, model: Model, finest: Buckets, rows: pa.Table) -> tuple[Model, Buckets]:
+        """The model, or one like it if it would put most rows into few buckets; and where it puts them."""
+        wanted = rows.nbytes // self._object_bytes_min if self._object_bytes_min else model.buckets
+        buckets = model.levels.at_most(wanted)
+        if buckets < 2 or rows.num_rows < _FEW_PER_BUCKET * buckets:
+            return model, finest
+        fullest = _fullest(model, finest, buckets)
+        other = model.refitted(rows) if fullest * buckets > _OUT_OF_BALANCE * rows.num_rows else None
+        if other is None:
+            return model, finest
+        again = _assigned(other, rows)
+        return (other, again) if _fullest(other, again, buckets) <= _BETTER * fullest else (model, finest)
+
+    def _buckets(self, model: Model, finest: Buckets, size: int) -> int:
+        """How many buckets the level has that is used for these rows."""
+        levels = model.levels
+        for level in range(len(levels.levels) - 1, 0, -1):
+            filled = len(np.unique(levels.levels[level][finest]))
+            if filled == 1 or size >= filled * self._object_bytes_min:
+                return levels.count(level)
+        return 1
 
 
-def _in_balance(model: Model, rows: pa.Table, buckets: int) -> Model:
-    """The model, or one like it if it would put most rows into few buckets."""
-    if buckets < 2 or rows.num_rows < _FEW_PER_BUCKET * buckets:
-        return model
-    fullest = _fullest(model, rows, buckets)
-    if fullest * buckets <= _OUT_OF_BALANCE * rows.num_rows:
-        return model
-    other = model.refitted(rows)
-    return model if other is None or _fullest(other, rows, buckets) > _BETTER * fullest else other
+def _assigned(model: Model, rows: pa.Table) -> Buckets:
+    found = model.assign(rows)
+    if found.shape != (rows.num_rows,) or found.min() < 0 or found.max() >= model.buckets:
+        raise ValueError(f"model {model.id} does not give each row one of {model.buckets} buckets")
+    return found
 
 
-def _fullest(model: Model, rows: pa.Table, buckets: int) -> int:
-    return int(np.bincount(model.assign(rows, buckets)).max())
+def _fullest(model: Model, finest: Buckets, buckets: int) -> int:
+    return int(np.bincount(model.levels.coarser(buckets)[finest]).max())
 
 
-def _ordered(model: Model, rows: pa.Table, buckets: int) -> tuple[Order, list[int], list[int]]:
+def _ordered(model: Model, rows: pa.Table, assigned: Buckets) -> tuple[Order, list[int], list[int]]:
     """The order of the rows by bucket and inside each, where buckets begin and the last ends, and which they are."""
-    assigned = model.assign(rows, buckets)
-    if assigned.shape != (rows.num_rows,) or assigned.min() < 0 or assigned.max() >= model.levels.at_most(buckets):
-        raise ValueError(f"model {model.id} does not give each row one of {buckets} buckets")
     # Sixteen bits hold every number of a bucket, and are sorted several times as fast.
     order = np.argsort(assigned.astype(np.uint16), kind="stable")
     starts = np.flatnonzero(np.diff(assigned[order], prepend=-1))
