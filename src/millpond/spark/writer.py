@@ -32,6 +32,7 @@ from millpond.model.definition import StreamDefinition
 from millpond.model.schema import SYSTEM_COLUMNS
 from millpond.spark.live import use_our_python
 from millpond.spark.ponds import open_stream
+from millpond.spark.travelling import packed_kinds
 from millpond.spark.write_options import read_write_options
 from millpond.wire.bulk import Bulk, LoadTicket
 from millpond.wire.requests import Append
@@ -103,7 +104,8 @@ def load(frame: DataFrame, bulk: Bulk, job: str, *, number: int | None = None, r
     try:
         with _renewed(bulk, ticket):
             kind = layout_kind(bulk.definition.layout)
-            task = _loading_task(metadata.version("millpond"), msgspec.json.encode(ticket), row_bits, kind)
+            indexes = packed_kinds(bulk.definition)
+            task = _loading_task(metadata.version("millpond"), msgspec.json.encode(ticket), row_bits, kind, indexes)
             found = _run(frame, task, "task int, rows long, report binary")
             reports = [pa.ipc.open_stream(row["report"]).read_all() for row in found if row["rows"]]
             if reports:
@@ -180,19 +182,27 @@ def _staging_task(version: str, location: str, token: str, tls: dict[str, bytes]
     return run
 
 
-def _loading_task(version: str, ticket: bytes, row_bits: int, layout: type[Layout] | None) -> Task:
-    """`layout`: a class of the user's, which travels with the task."""
+def _loading_task(
+    version: str, ticket: bytes, row_bits: int, layout: type[Layout] | None, indexes: bytes = b""
+) -> Task:
+    """`layout`: a class of the user's, which travels with the task; `indexes`: more of them, packed."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pickle
+
         import pyarrow
         from pyspark import TaskContext
 
+        from millpond.archive.index.registry import INDEXES
         from millpond.archive.layout.registry import register_layout
         from millpond.client import bulk_tasks
 
         bulk_tasks.check_version(version)
         if layout is not None:
             register_layout(layout)
+        if indexes:
+            for kind in pickle.loads(indexes):
+                INDEXES.register(kind)
         context = TaskContext.get()
         assert context is not None
         task = context.partitionId()

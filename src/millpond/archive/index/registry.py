@@ -42,6 +42,11 @@ class IndexRegistry:
         with self._lock:
             self._passed.pop(name, None)
 
+    def passed(self) -> dict[str, type[IndexKind]]:
+        """Those that were passed as objects."""
+        with self._lock:
+            return {name: kind for name, kind in self._passed.items() if name not in _BUILT_IN}
+
     def names(self) -> list[str]:
         """All that are known."""
         return sorted({*_BUILT_IN, *self._passed, *(point.name for point in _points())})
