@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from millpond.cli.consume import consume, replay
+from millpond.cli.datasets import dataset, datasets, index
 from millpond.cli.demo.command import demo
 from millpond.cli.doctor.command import doctor
 from millpond.cli.explain import explain
@@ -47,6 +48,8 @@ for command in (
     queries,
     sql,
     explain,
+    index,
+    datasets,
     run,
     consume,
     groups,
@@ -60,6 +63,7 @@ for command in (
     doctor,
 ):
     app.command()(command)
+app.add_typer(dataset)
 app.add_typer(file)
 app.add_typer(group)
 app.add_typer(generate)

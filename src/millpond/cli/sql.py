@@ -26,7 +26,7 @@ def sql(
 ) -> None:
     """Run a query in a local Spark, over live and settled records as one.
 
-    Streams are views: grid/meters is grid_meters.
+    Streams and data sets are views: grid/meters is grid_meters.
 
     \b
     Examples:

@@ -97,7 +97,7 @@ def _refused() -> Iterator[None]:
     except (AnalysisException, ParseException) as error:
         reason = str(error).strip().split("\n\nJVM stacktrace")[0]
         raise InvalidInput(
-            reason, hint="a stream is a view: grid/meters is grid_meters; SHOW VIEWS lists them"
+            reason, hint="a stream or a data set is a view: grid/meters is grid_meters; SHOW VIEWS lists them"
         ) from None
 
 
