@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from millpond.model.definition import Settle, StreamDefinition
     from millpond.model.offsets import OffsetRange
     from millpond.model.units import Bytes, Seconds
+    from millpond.pond.dataset import Dataset
     from millpond.pond.opening import open_pond as open
     from millpond.pond.pond import Pond
     from millpond.pond.stream import Stream
@@ -54,6 +55,7 @@ _HOMES = {
     "Layout": ("millpond.archive.layout.layout", "Layout"),
     "IndexKind": ("millpond.archive.index.kind", "IndexKind"),
     "MinMax": ("millpond.archive.index.range", "MinMax"),
+    "Dataset": ("millpond.pond.dataset", "Dataset"),
     "MillpondError": ("millpond.errors", "MillpondError"),
     "OffsetRange": ("millpond.model.offsets", "OffsetRange"),
     "Pond": ("millpond.pond.pond", "Pond"),
@@ -82,6 +84,7 @@ __all__ = [
     "Boxes",
     "Bytes",
     "Consumer",
+    "Dataset",
     "Grid",
     "IndexKind",
     "KdTree",

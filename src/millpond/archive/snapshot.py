@@ -60,6 +60,14 @@ class SettledSnapshot:
             wanted = self.object_at(at)
             yield from read_object(self.storage, self.root, wanted, self.schema, names, where, batch_rows)
 
+    def share(self, at: int, predicate: Predicate) -> float:
+        """Of the rows of one object those that satisfy the predicate, 0 to 1; terms not understood count as true."""
+        only = np.zeros(len(self.objects), dtype=np.bool_)
+        only[at] = True
+        column = min(Filter(predicate, self.schema, loose=True).columns, default=self.schema.names[-1])
+        matching: int = sum(batch.num_rows for batch in self.read(only, [column], predicate, loose=True))
+        return matching / max(1, int(self.objects.rows[at]))
+
     def object_at(self, at: int) -> ObjectToRead:
         objects = self.objects
         return ObjectToRead(objects.paths[at], int(objects.sizes[at]), objects.blocks_checksums(at))

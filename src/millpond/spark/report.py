@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -30,15 +30,8 @@ class Scanned(Protocol):
     @property
     def schema(self) -> pa.Schema: ...
 
-    def read(
-        self,
-        keep: npt.NDArray[np.bool_] | None = None,
-        columns: Sequence[str] | None = None,
-        predicate: Predicate | None = None,
-        *,
-        loose: bool = False,
-    ) -> Iterable[pa.RecordBatch]:
-        """The rows of the objects in `keep` that satisfy the predicate."""
+    def share(self, at: int, predicate: Predicate) -> float:
+        """Of the rows of one object those that satisfy the predicate, 0 to 1; terms not understood count as true."""
         ...
 
 
@@ -65,18 +58,11 @@ class SettledScan:
 
     def bytes_relevant(self) -> float:
         """Of the bytes read, those of rows that match, taking all rows of an object as equally large."""
-        snapshot, objects = self.snapshot, self.snapshot.objects
-        passing = Filter(self.predicate, snapshot.schema, loose=True)
-        if passing.passes_all:
+        if Filter(self.predicate, self.snapshot.schema, loose=True).passes_all:
             return float(self.bytes_read)
-        column = min(passing.columns, default=snapshot.schema.names[-1])
-        relevant = 0.0
-        for at in np.flatnonzero(self.keep).tolist():
-            only = np.zeros(len(objects), dtype=np.bool_)
-            only[at] = True
-            matching = sum(b.num_rows for b in snapshot.read(only, [column], self.predicate, loose=True))
-            relevant += float(objects.sizes[at]) * matching / max(1, int(objects.rows[at]))
-        return relevant
+        sizes = self.snapshot.objects.sizes
+        read = np.flatnonzero(self.keep).tolist()
+        return sum(float(sizes[at]) * self.snapshot.share(at, self.predicate) for at in read)
 
 
 @dataclass(frozen=True)

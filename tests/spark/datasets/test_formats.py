@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 import millpond
 from millpond.spark import last_query
+from tests.spark.datasets.conftest import files_read, numbers
 
 SCHEMA = "vid string, city string, temp double, at timestamp, n long"
 FILES = 4
+HEADER = {"header": True}
 
 
 def write(spark: SparkSession, where: Path, form: str, options: dict[str, Any]) -> None:
@@ -29,10 +32,6 @@ def write(spark: SparkSession, where: Path, form: str, options: dict[str, Any]) 
         rows = rows.selectExpr("concat(city, ' ', n) AS value")
     ordered = rows.repartitionByRange(FILES, "n" if form != "text" else "value")
     ordered.write.format(form).options(**options).save(str(where))
-
-
-def same(one: DataFrame, other: DataFrame) -> None:
-    assert sorted(map(repr, one.collect())) == sorted(map(repr, other.collect()))
 
 
 FORMS: list[tuple[str, dict[str, Any]]] = [
@@ -55,7 +54,7 @@ def both(
     path = scratch / "data"
     write(spark, path, form, options)
     with millpond.open(scratch / "pond", background=False) as pond:
-        indexes = [millpond.Values("city"), "values:temp", "values:n", "values:at"]
+        indexes = [millpond.Values("city"), millpond.MinMax("temp"), "minmax:n", "minmax:at"]
         dataset = pond.index(path, format=form, indexes=indexes, schema=SCHEMA, options=options, spark=spark)
         plain = spark.read.format(form).schema(SCHEMA).options(**options).load(str(path))
         yield dataset.to_spark(spark), plain
@@ -79,6 +78,32 @@ def test_files_that_cannot_match_are_not_read(
     spark: SparkSession, both: tuple[DataFrame, DataFrame], where: str, read: int
 ) -> None:
     indexed, plain = both
-    same(indexed.where(where), plain.where(where))
+    assert files_read(spark, indexed.where(where), plain.where(where)) == (read, FILES)
+
+
+def test_text_is_indexed_by_its_words(spark: SparkSession, pond: millpond.Pond, data: Path) -> None:
+    for at, word in enumerate(("error", "warning", "notice")):
+        (data / f"{at}.log").write_text("".join(f"{word} {n} café\n" for n in range(20)))
+    (data / "3.log.gz").write_bytes(gzip.compress(b"fatal 1\nfatal 2\n"))
+    logs = pond.index(data, format="text", name="logs", indexes=[millpond.Values("value", limit=100)], spark=spark)
+    plain = spark.read.text(str(data))
+    found = logs.to_spark(spark)
+    assert files_read(spark, found.where("value = 'fatal 2'"), plain.where("value = 'fatal 2'")) == (1, 4)
+    assert files_read(spark, found.where("value LIKE 'warn%'"), plain.where("value LIKE 'warn%'")) == (1, 4)
+    assert files_read(spark, found, plain) == (4, 4)
+
+
+def test_accuracy_is_found_by_spark(spark: SparkSession, pond: millpond.Pond, data: Path) -> None:
+    """Of two files that are read, one of them never indexed, a quarter of the rows matter."""
+    numbers(data / "dt=2017-08-21" / "a.csv", 0, 100)
+    numbers(data / "dt=2017-08-21" / "b.csv", 1000, 1100)
+    dataset = pond.index(
+        data, format="csv", options=HEADER, schema="n int, city string", spark=spark, indexes=["minmax:n"]
+    )
+    numbers(data / "dt=2017-08-21" / "c.csv", 200, 300)
+    dataset.to_spark(spark).where("n < 50 AND dt = '2017-08-21'").collect()
     figures = last_query(spark)
-    assert (figures.objects_read, figures.objects_total, figures.undecided) == (read, FILES, 0)
+    assert (figures.objects_read, figures.objects_total) == (2, 3)
+    small, large = (data / "dt=2017-08-21" / name for name in ("a.csv", "c.csv"))
+    read = small.stat().st_size + large.stat().st_size
+    assert figures.accuracy == pytest.approx(0.5 * small.stat().st_size / read)

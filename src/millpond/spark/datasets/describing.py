@@ -23,6 +23,8 @@ import pyarrow as pa
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from millpond.archive.index.stream_indexes import StreamIndexes
+from millpond.model.evaluate import Filter
+from millpond.model.predicate import Predicate, decode, encode
 from millpond.model.stats import ColumnRange, collect_stats
 
 if TYPE_CHECKING:
@@ -98,17 +100,58 @@ def _together(one: Described, other: Described) -> Described:
     return Described(None, {**other.ranges, **one.ranges}, {**one.entry, **other.entry})
 
 
+def matching_share(
+    reader: Reader,
+    resolved: Java,
+    files: Java,
+    number: int,
+    total: int,
+    columns: Sequence[str],
+    fixed: Mapping[str, pa.Scalar],
+    predicate: Predicate,
+) -> float:
+    """Of the rows of one file those that satisfy a predicate over `columns` and the `fixed` values of its partition."""
+    schema = pa.schema([reader.columns.field(name) for name in columns])
+    frame = _rows(reader, resolved, files, np.array([number]), total, schema)
+    counted = frame.mapInArrow(_Match(schema, fixed, predicate), "rows long, matching long").groupBy()
+    found = counted.sum("rows", "matching").collect()[0]
+    return (found[1] or 0) / max(1, found[0] or 0)
+
+
+class _Match:
+    """What a task does that counts the rows which satisfy a predicate."""
+
+    def __init__(self, columns: pa.Schema, fixed: Mapping[str, pa.Scalar], predicate: Predicate) -> None:
+        self._columns, self._fixed, self._predicate = columns, dict(fixed), encode(predicate)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = _table([batch], self._columns)
+            for name, value in self._fixed.items():
+                rows = rows.append_column(name, pa.repeat(value, batch.num_rows))
+            passing = Filter(decode(self._predicate), rows.schema, loose=True)
+            matching = sum(passing.apply(each).num_rows for each in rows.to_batches())
+            yield pa.RecordBatch.from_pydict({"rows": [batch.num_rows], "matching": [matching]})
+
+
 def _frame(
     reader: Reader, resolved: Java, files: Java, chosen: npt.NDArray[np.int64], total: int, step: Pass
 ) -> DataFrame:
+    rows = _rows(reader, resolved, files, chosen, total, step.columns)
+    return rows.mapInArrow(_Describe(step), _RESULT_DDL)
+
+
+def _rows(
+    reader: Reader, resolved: Java, files: Java, chosen: npt.NDArray[np.int64], total: int, columns: pa.Schema
+) -> DataFrame:
+    """These columns of the chosen files, and behind them the number of the file that a row is from."""
     keep = np.zeros(total, dtype=np.bool_)
     keep[chosen] = True
     bits = np.packbits(keep, bitorder="little").tobytes()
     number = StructType([StructField(NUMBER, IntegerType(), False)])
     options = {**reader.definition.options, **STRICT}
     rows = reader.jvm.numbered(resolved, files, bits, reader.data, number, options)
-    names = [f"`{name.replace('`', '``')}`" for name in step.columns.names]
-    return rows.select(*names, NUMBER).mapInArrow(_Describe(step), _RESULT_DDL)
+    return rows.select(*(f"`{name.replace('`', '``')}`" for name in columns.names), NUMBER)
 
 
 class _Describe:

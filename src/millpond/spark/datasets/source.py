@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +27,11 @@ from millpond.archive.dataset.kinds import kinds_of, used_columns
 from millpond.archive.dataset.store import DatasetStore
 from millpond.archive.index.entries import BYTES
 from millpond.archive.object_index import ObjectIndex
+from millpond.model.evaluate import Filter
 from millpond.model.predicate import TRUE, Predicate
 from millpond.model.prune import Pruning
 from millpond.spark.catalyst import translate
+from millpond.spark.datasets.describing import matching_share
 from millpond.spark.datasets.listing import parse_listing
 from millpond.spark.datasets.reading import Reader, session_reading
 from millpond.spark.jvm import Callback, Java
@@ -63,16 +64,23 @@ class FilesSnapshot:
     objects: ObjectIndex
     schema: pa.Schema
     known: npt.NDArray[np.bool_]
+    listing: Listing
+    reader: Reader
 
-    def read(
-        self,
-        keep: npt.NDArray[np.bool_] | None = None,
-        columns: Sequence[str] | None = None,
-        predicate: Predicate | None = None,
-        *,
-        loose: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        raise NotImplementedError
+    def share(self, at: int, predicate: Predicate) -> float:
+        """Of the rows of one file those that satisfy the predicate; by a job, since only Spark reads the files."""
+        places, names = self.listing, [field.name for field in self.reader.columns]
+        passing = Filter(predicate, self.schema, loose=True)
+        partition = int(places.partition_of[at])
+        fixed = {name: column.values[partition] for name, column in places.partitions.items()}
+        wanted = [name for name in names if name in passing.columns]
+        resolved = self.reader.resolve()
+        files = self.reader.jvm.workshop.files(resolved)
+        now = parse_listing(str(files.text()), "", self.reader.partitions)
+        if places.paths[at] not in now.paths:  # gone meanwhile
+            return 0.0
+        number = now.paths.index(places.paths[at])
+        return matching_share(self.reader, resolved, files, number, len(now), wanted, fixed, predicate)
 
 
 class DatasetSource:
@@ -119,7 +127,7 @@ def _snapshot(
     for warning in indexes.warnings:
         logger.warning("%s: %s", reader.definition.name, warning)
     objects = file_index(listing, entries, matched, schema, indexes, store.blobs)
-    return FilesSnapshot(objects, reader.known, matched.known)
+    return FilesSnapshot(objects, reader.known, matched.known, listing, reader)
 
 
 class DatasetScan:
