@@ -59,7 +59,7 @@ def both(
         ("day(dt) = 23 OR n < 50", 16),
         ("DT = '2017-08-21' AND N < 50", 2),
         ("region + n > 1000", 16),
-        ("dt = '2017-08-21' AND dt = '2017-08-22'", 0),
+        ("n = 5 AND region = 3", 0),
     ],
 )
 def test_partitions_and_indexes_rule_out_files_together(
@@ -89,7 +89,7 @@ def test_what_ruled_out_files_is_told(spark: SparkSession, both: tuple[DataFrame
     both[0].where("dt = '2017-08-21' AND n < 50").collect()
     assert last_query(spark).skipped_by == {"dt": 12, "n": 2}
     both[0].where("day(dt) = 23").collect()
-    assert last_query(spark).skipped_by == {"(partitions)": 12}
+    assert last_query(spark).skipped_by == {"dt": 4, "(partitions)": 8}  # no day is of no date; which one says Spark
 
 
 def test_metadata_of_files_prunes_as_well(

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.archive.dataset.store import TIME
-from millpond.archive.index.entries import BASE_FIELDS, BLOCKS, BYTES, PATH, ROWS
+from millpond.archive.index.entries import BASE_FIELDS, BYTES, PATH, ROWS
 from millpond.archive.index.minmax import MAX, MIN, NULLS
 from millpond.archive.index.stream_indexes import StreamIndexes
 from millpond.archive.index.view import Blobs
@@ -104,7 +104,6 @@ def file_index(
         PATH: pa.array(listing.paths, pa.string()),
         BYTES: pa.array(listing.sizes),
         ROWS: taken.column(ROWS),
-        BLOCKS: pa.nulls(len(listing), pa.binary()),
     }
     columns |= {name: taken.column(name) for name in taken.schema.names if name not in _BASE}
     for name, partition in listing.partitions.items():
@@ -112,6 +111,5 @@ def file_index(
         # All rows, or none, are null; of a file that was never read it is not known how many rows these are.
         null = pa.array(partition.nulls[listing.partition_of])
         columns[NULLS + name] = pc.if_else(null, taken.column(ROWS), pa.scalar(0, pa.int64()))
-    base = [field.name for field in BASE_FIELDS]
-    ordered = [*base, *(name for name in columns if name not in base)]
-    return ObjectIndex(pa.table({name: columns[name] for name in ordered}), schema, indexes, blobs)
+    missing = {field.name: pa.nulls(len(listing), field.type) for field in BASE_FIELDS if field.name not in columns}
+    return ObjectIndex(pa.table(columns | missing), schema, indexes, blobs)

@@ -61,6 +61,7 @@ class Pass:
     whole: bool
 
     def describe(self, rows: pa.Table) -> Described:
+        """`rows`: at least one column, and one row."""
         ranges = collect_stats(rows) if self.whole or len(self.columns) == 1 else {}
         return Described(rows.num_rows if self.whole else None, ranges, self.indexes.entry(rows))
 
@@ -83,8 +84,10 @@ def passes(columns: pa.Schema, indexes: StreamIndexes, *, drops_rows: bool) -> l
 def describe_files(
     reader: Reader, resolved: Java, files: Java, chosen: npt.NDArray[np.int64], total: int, steps: Sequence[Pass]
 ) -> dict[int, Described]:
-    """What is known of each chosen file, by number."""
+    """What is known of each chosen file, by number. Without a column to read none is read, and nothing known."""
     told: dict[int, Described] = {}
+    if not any(len(step.columns) for step in steps):
+        return {number: Described(None, {}, {}) for number in chosen.tolist()}
     for step in steps:
         frame = _frame(reader, resolved, files, chosen, total, step)
         found = {row.number: pickle.loads(row.told) for row in frame.collect()}
@@ -126,7 +129,9 @@ class _Match:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = _table([batch], self._columns)
+            # With the number of the file: a table without a column would have no rows.
+            rows = pa.Table.from_batches([batch]).rename_columns([*self._columns.names, NUMBER])
+            rows = rows.cast(self._columns.append(rows.schema.field(NUMBER)))
             for name, value in self._fixed.items():
                 rows = rows.append_column(name, pa.repeat(value, batch.num_rows))
             passing = Filter(decode(self._predicate), rows.schema, loose=True)

@@ -205,7 +205,7 @@ class _Round:
         chosen = np.flatnonzero(wanted & ~unsure)
         if everything:
             self._store.rewrite(entries.slice(0, 0), BlobWriter(0), self._clock.now_micros(), reader.definition)
-        elif matched.removed or matched.changed.any():
+        elif matched.removed or matched.changed.any() or self._store.warnings():
             kept = entries.take(pa.array(np.sort(matched.entry_of[matched.known])))
             self._store.rewrite(kept, BlobWriter(0), self._clock.now_micros())
         steps = passes(self._columns, self._indexes, drops_rows=reader.definition.drops_rows)
