@@ -16,8 +16,6 @@ from millpond.errors import InvalidValue
 from millpond.model.units import format_bytes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from millpond.archive.dataset.report import DatasetStatus, RefreshReport
 
 dataset = typer.Typer(name="dataset", rich_markup_mode=None, no_args_is_help=True)
@@ -165,7 +163,7 @@ def _options(given: list[str]) -> dict[str, str]:
 
 
 @contextmanager
-def _spark(session: Session, memory: str) -> Iterator[SparkSession]:
+def _spark(session: Session, memory: str) -> Iterator[Any]:
     session.output.detail("starting Spark")
     with tempfile.TemporaryDirectory(prefix="millpond-spark-", ignore_cleanup_errors=True) as scratch:
         from millpond.spark import session as sessions

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +143,7 @@ class DatasetScan:
         count = len(self._snapshot.objects)
         bits = np.frombuffer(base64.b64decode(left), dtype=np.uint8)
         offered = np.unpackbits(bits, count=count, bitorder="little").astype(np.bool_)
+        began = time.perf_counter()
         try:
             predicate = _predicate(asked, self._snapshot.schema)
             pruning = self._prune(predicate)
@@ -155,7 +157,13 @@ class DatasetScan:
         if by_spark:
             skipped_by["(partitions)"] = by_spark
         self._figures.settled[f"{self._name} {left} {asked}"] = SettledScan(
-            self._name, self._snapshot, predicate, keep, skipped_by
+            self._name,
+            self._snapshot,
+            predicate,
+            keep,
+            skipped_by,
+            deciding_seconds=time.perf_counter() - began,
+            failures=pruning.failures,
         )
         return bytearray(np.packbits(keep, bitorder="little").tobytes())
 
