@@ -65,6 +65,16 @@ def test_nothing_is_learnt_where_nothing_is_asked() -> None:
     assert past_query(Compare("=", "nowhere", 3), SCHEMA, 0) is None
 
 
+def test_what_is_near_a_place_lies_in_a_box() -> None:
+    box = learnt("st_near(lat, lon, 43.7, 7.2, 10000)")
+    assert box is not None
+    assert box["lat"] == pytest.approx((43.61, 43.79), abs=0.001)
+    assert box["lon"] == pytest.approx((7.0756, 7.3244), abs=0.001)
+    # Across the antimeridian, and around a pole, longitudes are no one range.
+    assert set(learnt("st_near(lat, lon, 0.0, 179.99, 10000)") or ()) == {"lat"}
+    assert set(learnt("st_near(lat, lon, 89.99, 0.0, 10000)") or ()) == {"lat"}
+
+
 def test_a_query_keeps_its_time() -> None:
     found = past_query(Compare("=", "n", 3), SCHEMA, 1_700_000_000_000_000)
     assert found is not None

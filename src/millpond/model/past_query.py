@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from millpond.model.bind import bind
 from millpond.model.literal import Value, as_double
-from millpond.model.predicate import FALSE, And, Column, Compare, In, Or, Predicate, truth
+from millpond.model.predicate import FALSE, And, Column, Compare, In, Near, Or, Predicate, truth
+from millpond.model.sphere import around
 
 Range: TypeAlias = tuple[float | None, float | None]
 Ranges: TypeAlias = dict[str, Range]
@@ -75,6 +76,13 @@ def _ranges(node: Predicate) -> Ranges | None:
             numbers = [number for number in map(as_number, values) if number is not None]
             whole = numbers and len(numbers) == len(values)
             return _named(column, (min(numbers), max(numbers)) if whole else None)
+        case Near(lat, lon):
+            near = around(node.to_lat, node.to_lon, node.meters)
+            across = near.west is not None and near.east is not None and near.west > near.east
+            return {
+                **_named(lat, (near.south, near.north)),
+                **_named(lon, None if across or near.west is None else (near.west, near.east)),
+            }
         case _:
             return {}
 
