@@ -24,6 +24,7 @@ INNER = {
     "history",
     "settling",
     "redefine",
+    "relayouting",
     "rest",
     "submit",
     "submit_json",

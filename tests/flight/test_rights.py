@@ -13,6 +13,7 @@ from pyarrow import flight
 from millpond.errors import Forbidden, Unauthenticated
 from millpond.wire import bulk_requests as bulk
 from millpond.wire import group_requests as group
+from millpond.wire import relayout_requests as relayout
 from millpond.wire import requests as ask
 from millpond.wire.access import RIGHTS
 from millpond.wire.ticket import LiveTicket, encode_ticket
@@ -37,6 +38,11 @@ FIELDS: dict[type, dict[str, Any]] = {
     bulk.RenewLoad: {"load": "l"},
     bulk.CommitLoad: {"load": "l", "version": 0, "report": ""},
     bulk.AbortLoad: {"load": "l"},
+    relayout.BeginRelayout: {"owner": "o"},
+    relayout.PlanRelayout: {"relayout": "r"},
+    relayout.RenewRelayout: {"relayout": "r"},
+    relayout.CommitRelayout: {"relayout": "r", "start": 0, "loaded": False, "part": 0, "report": ""},
+    relayout.EndRelayout: {"relayout": "r"},
     group.JoinGroup: {"group": "g", "instance": "i"},
     group.PollGroup: MEMBER,
     group.CommitGroup: MEMBER | {"number": 1},

@@ -10,7 +10,7 @@ import logging
 import posixpath
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -30,6 +30,8 @@ from millpond.archive.ledger import Ledger
 from millpond.archive.load import Load, LoadReport, commit_load, find_load, read_report, read_samples
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.reindex import RebuildReport
+from millpond.archive.relayout import RelayoutReport, Unit
+from millpond.archive.relayout import commit as commit_relayout
 from millpond.archive.repair import TORN_DIRECTORY
 from millpond.archive.settle import SettleReport, add_columns, settle
 from millpond.archive.snapshot import SettledSnapshot
@@ -293,6 +295,18 @@ class StreamArchive:
                     least_objects=least_objects,
                     arranging=self._arranging(object_bytes_min),
                 )
+            finally:
+                self._show()
+            self._checkpoint_if_due()
+            return report
+
+    def relayout(self, unit: Unit, reports: Sequence[pa.Table]) -> RelayoutReport:
+        """Put what the parts of a unit reported in the place of its objects: all of it, or `Overtaken`. Durable when it
+        returns."""
+        with self._writer:
+            self._make_ready()
+            try:
+                report = commit_relayout(self._storage, self._ledger, unit, reports)
             finally:
                 self._show()
             self._checkpoint_if_due()

@@ -16,7 +16,7 @@ from millpond.cli.files import file
 from millpond.cli.generate.command import generate
 from millpond.cli.groups import group, groups
 from millpond.cli.keeping import reindex, settle, status, vacuum, verify
-from millpond.cli.layouts import queries
+from millpond.cli.layouts import queries, relayout
 from millpond.cli.output import Output
 from millpond.cli.put import put
 from millpond.cli.reading import cat, get, scan, segments
@@ -56,6 +56,7 @@ for command in (
     replay,
     serve,
     settle,
+    relayout,
     vacuum,
     reindex,
     status,

@@ -12,16 +12,21 @@ from importlib import metadata
 import msgspec
 import pyarrow as pa
 
+from millpond.archive.analysis import sample_object
 from millpond.archive.layout.arranging import Arranging
-from millpond.archive.layout.registry import decode_model, find_layout
+from millpond.archive.layout.registry import decode_model, find_layout, make_layout
 from millpond.archive.load import LoadWriter
+from millpond.archive.reader import ObjectToRead
+from millpond.archive.relayout import rewrite
 from millpond.errors import Unavailable
 from millpond.flight.link import FlightLink
 from millpond.ingest import Ingest
 from millpond.model.definition import StreamDefinition
+from millpond.model.schema import stored_schema
 from millpond.model.stored_definition import decode_definition
 from millpond.storage import LocalStorage
 from millpond.wire.bulk import LoadTicket
+from millpond.wire.relayout import RelayoutTicket, decode_unit, encode_table
 from millpond.wire.requests import Append
 
 # Batches that are on their way and not yet acknowledged.
@@ -73,6 +78,32 @@ def _arranging(given: LoadTicket, definition: StreamDefinition) -> Arranging | N
         return None
     model = decode_model(given.model) if given.model else None
     return Arranging(layout, model, object_bytes_min=given.object_bytes_min, adapt=True)
+
+
+def rewrite_part(ticket: bytes, unit: bytes, part: int) -> bytes:
+    """Rewrite one part of a unit of a relayout; its report. `ticket`: a `RelayoutTicket` as JSON."""
+    given = msgspec.json.decode(ticket, type=RelayoutTicket)
+    definition, model = decode_definition(given.definition), decode_model(given.model)
+    layout = make_layout(definition.layout) if definition.layout is not None else None
+    assert layout is not None, "only a stream with a layout is laid out anew"
+    report = rewrite(
+        LocalStorage(),
+        given.root,
+        definition,
+        layout,
+        model,
+        decode_unit(unit),
+        part,
+        object_bytes_min=given.object_bytes_min,
+    )
+    return encode_table(report)
+
+
+def sample_rows(root: str, definition: str, wanted: Iterable[tuple[ObjectToRead, int]], columns: list[str]) -> bytes:
+    """Rows drawn of some objects, so many of each, as an Arrow stream."""
+    schema = stored_schema(decode_definition(definition).schema)
+    drawn = [sample_object(LocalStorage(), root, schema, each, columns, rows) for each, rows in wanted]
+    return encode_table(pa.concat_tables(drawn))
 
 
 def stage_rows(

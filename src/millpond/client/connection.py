@@ -17,10 +17,24 @@ from millpond.flight.follower import Follower
 from millpond.flight.link import FlightLink
 from millpond.wire.bulk_requests import CommitLoad, CommitStaged
 from millpond.wire.desk import Batches
+from millpond.wire.relayout_requests import Analyse, BeginRelayout, CommitRelayout, Relayout
 from millpond.wire.requests import Call, Drop, Fetch, Read, RebuildIndexes, Settle, Truncate, Vacuum, Verify
 
 # Work at the node that takes as long as there is data, and how long that may be.
-LONG = (Settle, Verify, Drop, Truncate, Vacuum, RebuildIndexes, CommitLoad, CommitStaged)
+LONG = (
+    Settle,
+    Verify,
+    Drop,
+    Truncate,
+    Vacuum,
+    RebuildIndexes,
+    CommitLoad,
+    CommitStaged,
+    Analyse,
+    Relayout,
+    BeginRelayout,
+    CommitRelayout,
+)
 LONG_SECONDS = 3_600.0
 
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import base64
 import importlib
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from millpond.archive.analysis import Analysis
 from millpond.archive.index.filters import Filter
 from millpond.archive.reindex import Progress, RebuildReport
+from millpond.archive.relayout import RelayoutReport
 from millpond.archive.settle import SettleReport
 from millpond.archive.vacuum import VacuumReport, check_age
 from millpond.client.bulk import RemoteBulk
@@ -24,6 +27,7 @@ from millpond.client.connection import Connection
 from millpond.client.given import limited, named, numbered, place, rows, terms
 from millpond.client.put_way import PutWay
 from millpond.client.reader import RemoteReader
+from millpond.client.relayouts import RemoteRelayouts
 from millpond.client.served import RemoteDoor, StreamForSpark
 from millpond.client.snapshots import Snapshots
 from millpond.clock import SystemClock
@@ -41,12 +45,14 @@ from millpond.ingest.producer import Producer, name_and_start
 from millpond.log.engine import Ack
 from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.model.query_note import QueryNote
-from millpond.model.units import Duration, Size, parse_seconds
+from millpond.model.units import Duration, Size, parse_bytes, parse_seconds
 from millpond.query import ObjectMap, QueryReport, SegmentListing, Snapshot, Start, Where, check_within
 from millpond.query.lookup import check_limit, wanted
 from millpond.query.reader import check_bounds
 from millpond.wire import requests as ask
 from millpond.wire.answers import Counted, StreamInfo, TruncatePlan
+from millpond.wire.relayout import run
+from millpond.wire.relayout_requests import Analyse, Relayout
 from millpond.wire.status import StreamStatus
 
 
@@ -361,6 +367,41 @@ class RemoteStream:
         if progress is not None:
             progress(report.objects, report.objects)
         return report
+
+    def analyse(
+        self, spark: Any = None, *, period: Duration = "7d", better_by: float = 0.1, swap: bool = True
+    ) -> Analysis:
+        """Fit the layout anew, to a sample of the last period's settled records and to the queries on record, and let
+        the new model count from now on if those queries would read less by that share. What has settled stays as it
+        lies until `relayout`. The node does it, with a Spark session or without. `swap=False`: only say what would
+        be."""
+        self._check_there()
+        request = Analyse(self._name, f"{parse_seconds(period)}s", better_by, swap, id=self.id)
+        found: Analysis = self._connection.ask(request, Analysis)
+        return found
+
+    def relayout(
+        self,
+        spark: Any = None,
+        *,
+        object_bytes_min: Size | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> RelayoutReport:
+        """Rewrite settled objects so that they lie as the newest model says, a time partition at a time; small ones are
+        merged on the way. The same rows are there before and after, and each commit proves it; queries under way go on
+        with what they began with. Killed at any moment, what was committed stays, and another call does the rest.
+        With a Spark session executors do it, which must have the archive's directory under the node's path; otherwise
+        the node. `object_bytes_min`: as the setting; "0B": an object for every bucket. `progress(done, total)` is told
+        of bytes, by Spark. `Backpressure` while another relayout is under way."""
+        self._check_there()
+        least = None if object_bytes_min is None else parse_bytes(object_bytes_min)
+        if spark is None:
+            request = Relayout(self._name, None if least is None else f"{least}B", id=self.id)
+            report: RelayoutReport = self._connection.ask(request, RelayoutReport)
+            return report
+        relayouts = RemoteRelayouts(self._connection, self._name, self.id)
+        rewrite = importlib.import_module("millpond.spark.relayout").rewriting(spark)
+        return run(relayouts, self._name, relayouts.begin(secrets.token_hex(8), least), rewrite, progress)
 
     def truncate(self, *, preview: bool = False) -> TruncatePlan:
         """Discard all records, live and settled, at one moment; its next generation begins, empty, at offset 0.

@@ -33,7 +33,7 @@ def bulk_calls(stream_of: Callable[[ask.Request], Stream]) -> Calls:
 
     def commit_load(caller: Caller, request: bulk.CommitLoad) -> LoadReport | None:
         loading = stream_of(request).bulk.loading
-        return loading.commit(request.load, request.version, _report(request.report), request.part, request.parts)
+        return loading.commit(request.load, request.version, read_report(request.report), request.part, request.parts)
 
     return {
         ask.Vacuum: lambda caller, request: stream_of(request).vacuum(request.older_than, preview=request.preview),
@@ -60,7 +60,8 @@ def stage(stream: Stream, request: ask.Append, rows: Any) -> Ack:
     return Ack({}, stream.definition.durability)
 
 
-def _report(text: str) -> pa.Table:
+def read_report(text: str) -> pa.Table:
+    """What a task reported, from anybody: an Arrow stream in base64."""
     try:
         schema, batches = read_arrow_body(
             base64.b64decode(text, validate=True),

@@ -33,6 +33,7 @@ from millpond.pond.file_calls import file_calls
 from millpond.pond.gate import Gate
 from millpond.pond.group_desk import GroupRequests
 from millpond.pond.pipelines import pipeline_calls
+from millpond.pond.relayout_desk import relayout_calls, relayout_plan
 from millpond.pond.watched import WatchedReader
 from millpond.query import Where, parse_start, parse_value
 from millpond.query.snapshot import Snapshot
@@ -42,6 +43,7 @@ from millpond.wire.answers import MARK, Counted, DropPlan, Node, SettlePlan, Sna
 from millpond.wire.desk import Batches, Intake, PatientReader
 from millpond.wire.group_requests import PollGroup
 from millpond.wire.live import live_batches
+from millpond.wire.relayout_requests import PlanRelayout
 from millpond.wire.ticket import LiveTicket
 
 if TYPE_CHECKING:
@@ -91,7 +93,12 @@ class PondDesk:
             ask.RevokeToken: lambda caller, request: gate.revoke(request.token),
         }
         groups = GroupRequests(pond, self._stream)
-        self._calls |= bulk_calls(self._stream) | groups.calls() | pipeline_calls(pond.pipelines, _sees)
+        self._calls |= (
+            bulk_calls(self._stream)
+            | relayout_calls(self._stream)
+            | groups.calls()
+            | pipeline_calls(pond.pipelines, _sees)
+        )
         self._fetches: dict[type[ask.Request], Callable[[Any], Batches]] = {
             ask.Scan: self._scan,
             ask.Get: self._get,
@@ -99,6 +106,7 @@ class PondDesk:
             ask.Objects: self._objects,
             ask.Audit: lambda request: _whole(pond.audit()),
             ask.Queries: lambda request: _whole(pond.queries(request.stream)),
+            PlanRelayout: lambda request: relayout_plan(self._stream(request), request),
             PollGroup: groups.poll,
         }
 

@@ -9,7 +9,7 @@ stays a little longer (`pins`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -47,6 +47,7 @@ class Settling:
     ) -> None:
         """`own`: what is measured of this stream, beside `telemetry`, which is the pond's."""
         self._pins = pins
+        self.merging_held: Callable[[], bool] = lambda: False
         self._telemetry, self._own = telemetry, own
         self.definition = definition
         self._log, self._archive, self._clock = log, archive, clock
@@ -144,7 +145,9 @@ class Settling:
             yield from self._log.read(self.definition.id, streamlet, offsets, generation=generation)
 
     def compact(self) -> None:
-        """Merge small objects, if there are enough of them."""
+        """Merge small objects, if there are enough of them; not while somebody else rewrites them."""
+        if self.merging_held():
+            return
         began = self._clock.monotonic_seconds()
         try:
             report = self._archive.compact(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from millpond import query
+from millpond.archive.analysis import Analysis
 from millpond.archive.index.filters import Filter
 from millpond.archive.reindex import Progress, RebuildReport
+from millpond.archive.relayout import RelayoutReport
 from millpond.archive.settle import SettleReport
 from millpond.archive.stream_archive import StreamArchive
 from millpond.archive.vacuum import VacuumReport, check_age
@@ -26,13 +29,14 @@ from millpond.ingest.producer import Producer, name_and_start
 from millpond.log.engine import Ack, LogEngine, Part, StreamAppend, Told
 from millpond.model.definition import Durability, StreamDefinition, check_durability
 from millpond.model.query_note import QueryNote
-from millpond.model.units import Duration, Size
+from millpond.model.units import Duration, Size, parse_bytes
 from millpond.pond.bulk import StreamBulk
 from millpond.pond.direct_way import DirectWay
 from millpond.pond.expiry import Expiry
 from millpond.pond.history import QueryHistory
 from millpond.pond.loading import Loading
 from millpond.pond.pins import Given, Pins, Processed
+from millpond.pond.relayouting import Relayouting
 from millpond.pond.settling import Settling
 from millpond.pond.staging import Staging
 from millpond.pond.truncating import plan
@@ -50,6 +54,7 @@ from millpond.query import (
 from millpond.settings import Settings
 from millpond.telemetry import StreamTelemetry, Telemetry
 from millpond.wire.answers import StreamInfo, TruncatePlan
+from millpond.wire.relayout import run
 from millpond.wire.served import Door
 from millpond.wire.status import StreamStatus
 
@@ -86,6 +91,8 @@ class Stream:
         self.file = ByteFile(self.halves, clock, settings.append_bytes_max)
         pins = Pins(log, clock, settings, processed)
         self.settling = Settling(definition, log, archive, clock, settings, telemetry, self.telemetry, pins)
+        self.relayouting = Relayouting(lambda: self.definition, archive, clock, settings, history)
+        self.settling.merging_held = self.relayouting.alive
         loading = Loading(lambda: self.definition, archive, clock, settings)
         self.bulk = StreamBulk(self, loading, staging, lambda rows: self._prepare(rows, "", None, None))
         self.expiry = Expiry(
@@ -353,6 +360,8 @@ class Stream:
         seconds = check_age(older_than)
         if self.bulk.loading.alive():
             raise Backpressure(f"{self._name} is being loaded", hint="try again when the load is done")
+        if self.relayouting.alive():
+            raise Backpressure(f"{self._name} is being laid out anew", hint="try again when the relayout is done")
         report = self._archive.vacuum(self._clock.now_micros() - int(seconds * 1e6), preview=preview)
         return replace(report, stream=self._name)
 
@@ -361,6 +370,35 @@ class Stream:
         `alter_stream(indexes=...)`, or where index files were lost. Queries and settles go on meanwhile; if it is given
         up, what is done stays. `progress(done, total)` is called on the way, with numbers of objects."""
         return self._archive.rebuild_indexes(everything=everything, progress=progress)
+
+    def analyse(
+        self, spark: Any = None, *, period: Duration = "7d", better_by: float = 0.1, swap: bool = True
+    ) -> Analysis:
+        """Fit the layout anew, to a sample of the last period's settled records and to the queries on record, and let
+        the new model count from now on if those queries would read less by that share. What has settled stays as it
+        lies until `relayout`. With a Spark session executors read the sample. `swap=False`: only say what would be."""
+        job = None if spark is None else importlib.import_module("millpond.spark.relayout")
+        draw = None if job is None else job.sampling(spark, self.definition, self._archive.root)
+        return self.relayouting.analyse(period, better_by, swap, draw)
+
+    def relayout(
+        self,
+        spark: Any = None,
+        *,
+        object_bytes_min: Size | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> RelayoutReport:
+        """Rewrite settled objects so that they lie as the newest model says, a time partition at a time; small ones are
+        merged on the way. The same rows are there before and after, and each commit proves it; queries under way go on
+        with what they began with. Killed at any moment, what was committed stays, and another call does the rest.
+        With a Spark session executors do it. `object_bytes_min`: as the setting; "0B": an object for every bucket.
+        `progress(done, total)` is told of bytes. `Backpressure` while another relayout is under way."""
+        rewrite = self.relayouting.rewrite
+        if spark is not None:
+            rewrite = importlib.import_module("millpond.spark.relayout").rewriting(spark)
+        least = None if object_bytes_min is None else parse_bytes(object_bytes_min)
+        ticket = self.relayouting.begin(f"here/{threading.get_ident()}", least)
+        return run(self.relayouting, self._name, ticket, rewrite, progress)
 
     def truncate(self, *, preview: bool = False) -> TruncatePlan:
         """Discard all records, live and settled, at one moment; its next generation begins, empty, at offset 0.

@@ -31,6 +31,7 @@ from millpond.serve.parameters import (
 from millpond.serve.records_in import decode_records
 from millpond.wire import requests as ask
 from millpond.wire.desk import Batches, PatientReader
+from millpond.wire.relayout_requests import Analyse, Relayout
 
 if TYPE_CHECKING:
     from millpond.serve.rest import RestDoor
@@ -164,6 +165,15 @@ async def reindex(door: RestDoor, asked: Asked) -> Response:
 
 async def vacuum(door: RestDoor, asked: Asked) -> Response:
     return await _call(door, asked, ask.Vacuum(asked.name, asked.query.older_than, asked.query.preview))
+
+
+async def analyse(door: RestDoor, asked: Asked) -> Response:
+    query = asked.query
+    return await _call(door, asked, Analyse(asked.name, query.period, query.better_by, not query.preview))
+
+
+async def relayout(door: RestDoor, asked: Asked) -> Response:
+    return await _call(door, asked, Relayout(asked.name, asked.query.object_bytes_min))
 
 
 async def count(door: RestDoor, asked: Asked) -> Response:
@@ -412,6 +422,6 @@ HANDLERS: dict[str, Handler] = {
     for handler in (
         healthz, readyz, metrics, about, pond_status, audit, verify, list_tokens, create_token, revoke_token,
         list_streams, list_pipelines, create, describe, alter, drop, append, read, scan, get, count, explain, draw_map,
-        segments, stream_status, truncate, settle, queries, vacuum, reindex, report_pipeline,
+        segments, stream_status, truncate, settle, queries, vacuum, reindex, analyse, relayout, report_pipeline,
     )
 }  # fmt: skip

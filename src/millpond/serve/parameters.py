@@ -138,6 +138,20 @@ class ReindexQuery(Struct, frozen=True, forbid_unknown_fields=True):
     everything: bool = False
 
 
+class AnalyseQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """From which records a layout is fitted anew, and by how much it must be better."""
+
+    period: ask.Units = "7d"
+    better_by: Annotated[float, Meta(ge=0, lt=1)] = 0.1
+    preview: Preview = False
+
+
+class RelayoutQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How small objects may become."""
+
+    object_bytes_min: ask.Units | None = None
+
+
 class FormatQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The form of the answer."""
 

@@ -16,7 +16,9 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from msgspec import Struct
 
+from millpond.archive.analysis import Analysis
 from millpond.archive.reindex import RebuildReport
+from millpond.archive.relayout import RelayoutReport
 from millpond.archive.vacuum import VacuumReport
 from millpond.errors import InvalidInput, MethodNotAllowed, NoSuchRoute
 from millpond.log.engine import Ack
@@ -24,6 +26,7 @@ from millpond.query import ObjectMap, QueryReport, SegmentListing
 from millpond.serve.group_routes import GROUP_ROUTES
 from millpond.serve.parameters import (
     AlterBody,
+    AnalyseQuery,
     AppendQuery,
     CreateBody,
     FormatQuery,
@@ -34,6 +37,7 @@ from millpond.serve.parameters import (
     PreviewQuery,
     RecordsQuery,
     ReindexQuery,
+    RelayoutQuery,
     ScanQuery,
     SegmentsQuery,
     SettleAnswer,
@@ -306,6 +310,26 @@ ROUTES = (
         "Make index entries for settled objects that lack them.",
         RebuildReport,
         ReindexQuery,
+        right="admin",
+        errors=_CHANGING,
+    ),
+    Route(
+        "POST",
+        "/v1/streams/{name}/analyse",
+        "analyse",
+        "Fit the layout anew, and let it count if the queries on record would read notably less.",
+        Analysis,
+        AnalyseQuery,
+        right="admin",
+        errors=_CHANGING,
+    ),
+    Route(
+        "POST",
+        "/v1/streams/{name}/relayout",
+        "relayout",
+        "Rewrite settled objects so that they lie as the newest model of the layout says.",
+        RelayoutReport,
+        RelayoutQuery,
         right="admin",
         errors=_CHANGING,
     ),

@@ -21,6 +21,7 @@ from millpond.wire.access import Right
 from millpond.wire.bulk_requests import BulkCall
 from millpond.wire.file_requests import FileCall
 from millpond.wire.group_requests import GroupCall, PollGroup
+from millpond.wire.relayout_requests import PlanRelayout, RelayoutCall
 from millpond.wire.request_base import (
     Column,
     Columns,
@@ -308,6 +309,7 @@ Call = (
     | FileCall
     | GroupCall
     | NoteQuery
+    | RelayoutCall
     | ReportPipeline
     | ListPipelines
     | CreateToken
@@ -370,7 +372,7 @@ class Queries(StreamRequest, frozen=True, tag="queries"):
     right: ClassVar[Right | None] = "admin"
 
 
-Fetch = Scan | Get | ReadSegment | Objects | Audit | Queries | PollGroup
+Fetch = Scan | Get | ReadSegment | Objects | Audit | Queries | PlanRelayout | PollGroup
 
 
 # Records from a place on, and records in.
