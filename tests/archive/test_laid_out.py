@@ -23,11 +23,13 @@ from millpond.archive.layout.model_file import DIRECTORY, KEPT, ModelFiles
 from millpond.archive.layout.registry import register_layout
 from millpond.archive.layout.thinning import Thinning
 from millpond.archive.load import SAMPLE, LoadWriter
+from millpond.archive.objects import ROW_GROUP_ROWS, encode_object
+from millpond.archive.row_groups import row_groups
 from millpond.archive.snapshot import SettledSnapshot
 from millpond.errors import InvalidInput, SettleFailed
 from millpond.model.past_query import PastQuery
 from millpond.model.predicate import And, Compare
-from millpond.model.schema import OFFSET, STREAMLET
+from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET, TIMESTAMP
 from millpond.model.spec import Spec, parse_spec
 from millpond.storage import LocalStorage
 from millpond.testing import FaultyStorage
@@ -95,6 +97,36 @@ def test_rows_of_an_object_lie_near_each_other(tmp_path: Path) -> None:
     for batch in stream.archive.snapshot().read(batch_rows=10_000):
         numbers = batch.column("n").to_numpy()
         assert (np.diff(numbers) >= 0).mean() > 0.95
+
+
+def test_parts_of_an_object_are_skipped() -> None:
+    """A small square touches one row group of four; as rows come, it touches all."""
+    rng = np.random.default_rng(2)
+    count = 4 * ROW_GROUP_ROWS
+    places_of_rows = {name: pa.array(rng.uniform(0, 100, count)) for name in ("x", "y")}
+    rows = pa.table({**places_of_rows, INGEST_TIME: pa.array(np.zeros(count, np.int64)).cast(TIMESTAMP)})
+    rows = rows.append_column(STREAMLET, pa.array(np.zeros(count, np.int32)))
+    rows = rows.append_column(OFFSET, pa.array(np.arange(count)))
+    square = And(tuple(Compare(op, name, at) for name in "xy" for op, at in ((">=", 10.0), ("<=", 12.0))))
+    layout = KdTree("x", "y", buckets=1)
+    ((place, ordered),) = Arranging(layout, layout.fit(rows)).groups(rows)
+    assert place is not None
+    touched = []
+    for table in (rows, ordered):
+        data, _ = encode_object(table, define())
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+        touched.append(len(row_groups(file, square, pa.schema([("x", pa.float64()), ("y", pa.float64())]))))
+    assert touched == [4, 1]
+    x = ordered.column("x").to_numpy().copy()
+    x[5] = np.nan  # greater than every number, as Spark has it
+    data, _ = encode_object(ordered.set_column(0, "x", pa.array(x)), define())
+    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+    assert 0 in row_groups(file, Compare(">", "x", 99.0), pa.schema([("x", pa.float64())]))
+    # What another engine wrote may have NaN that its statistics do not tell of.
+    foreign = pa.BufferOutputStream()
+    pq.write_table(ordered.replace_schema_metadata(None), foreign, row_group_size=ROW_GROUP_ROWS)
+    file = pq.ParquetFile(pa.BufferReader(foreign.getvalue()))
+    assert len(row_groups(file, square, pa.schema([("x", pa.float64()), ("y", pa.float64())]))) == 4
 
 
 def test_a_background_settle_makes_no_tiny_objects(tmp_path: Path) -> None:

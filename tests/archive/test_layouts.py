@@ -131,6 +131,32 @@ def test_the_dimensions_that_queries_restrict_are_cut() -> None:
     assert objects_read(driven, rows, asked(5, 50)) < 0.5 * objects_read(in_turn, rows, asked(5, 50))
 
 
+def test_a_query_counts_where_it_is_relevant() -> None:
+    """In one half of space queries restrict a, in the other b: each half is cut along its own."""
+    rng = np.random.default_rng(11)
+    rows = pa.table({name: rng.uniform(0, 100, 20_000) for name in "xab"})
+
+    def asked(seed: int, count: int) -> list[PastQuery]:
+        values = np.random.default_rng(seed).uniform(0, 100, count).tolist()
+        return [PastQuery({"x": (0.0, 49.0), "a": (at - 1, at + 1)}, 0) for at in values] + [
+            PastQuery({"x": (51.0, 100.0), "b": (at - 1, at + 1)}, 0) for at in values
+        ]
+
+    model = KdTree("x", "a", "b", buckets=32).fit(rows, asked(1, 100))
+    # Half of the buckets are on the other side, and those on this side are slices of what is asked for.
+    assert objects_read(model, rows, asked(2, 30)) * 32 < 2.5
+
+
+def test_buckets_take_the_shape_of_queries() -> None:
+    """Queries that are long in x and short in y, too few of them to cut by: boxes are long in x and short in y."""
+    rng = np.random.default_rng(12)
+    rows = pa.table({name: rng.uniform(0, 100, 20_000) for name in "xy"})
+    boxes = KdTree("x", "y", buckets=64).fit(rows, [PastQuery({"x": (0.0, 40.0), "y": (0.0, 1.0)}, 0)]).boxes()
+    long = np.mean([box.highs[0] - box.lows[0] for box in boxes])
+    short = np.mean([box.highs[1] - box.lows[1] for box in boxes])
+    assert long > 4 * short
+
+
 def test_new_queries_count_more_than_old_ones() -> None:
     rng = np.random.default_rng(4)
     rows = pa.table({name: rng.uniform(0, 100, 10_000) for name in "ab"})

@@ -37,6 +37,8 @@ from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET
 from millpond.model.stats import ColumnRange
 
 FORMAT_VERSION = "1"
+# The key under which the footer of every object that we wrote says so.
+FORMAT = b"millpond.format"
 
 # A reader that wants a few offsets or keys decodes one row group; smaller ones would cost footer and compression.
 ROW_GROUP_ROWS = 1 << 18
@@ -118,7 +120,7 @@ def _description(table: pa.Table, definition: StreamDefinition) -> dict[str, str
     times = pc.min_max(row_times(table, definition.event_time).cast(pa.int64()))
     offsets = {str(s): [r.start, r.stop] for s, r in offset_ranges(table).items()}
     return {
-        "millpond.format": FORMAT_VERSION,
+        FORMAT.decode(): FORMAT_VERSION,
         "millpond.stream": definition.name,
         "millpond.stream_id": str(definition.id),
         "millpond.generation": str(definition.generation),

@@ -34,8 +34,8 @@ from millpond.model.spec import Option, Spec
 Buckets = npt.NDArray[np.int32]
 Order = npt.NDArray[np.int64]
 
-# An object's name has room for more, but nobody reads a table of a hundred thousand objects per block.
-BUCKETS_MAX = 65_536
+# A model of so many is less than a megabyte, which every task of a job is sent.
+BUCKETS_MAX = 16_384
 
 
 @dataclass(frozen=True, slots=True)

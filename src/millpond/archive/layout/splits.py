@@ -68,7 +68,7 @@ class Workload:
         widths = _WIDTH_SHARE * spans
         if useful:
             # An open side reaches half of the span, no restriction at all reaches everywhere.
-            sides = np.where(np.isinf(lows) & np.isinf(highs), np.inf, highs - lows)
+            sides = np.where(np.isinf(lows) & np.isinf(highs), np.inf, np.maximum(highs - lows, 0))
             sides = np.where(np.isinf(lows) ^ np.isinf(highs), spans / 2, sides)
             widths = np.array([_middle(sides[:, at], weights) for at in range(len(columns))])
         return cls(lows, highs, weights, widths)
