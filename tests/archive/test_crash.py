@@ -146,11 +146,11 @@ def crash_points(steps: list[Step], *, each: bool = False) -> list[tuple[int, bo
     ]
 
 
-def crash_everywhere(root: Path, *, each: bool) -> None:
-    steps = clean_steps(renew(root))
+def crash_everywhere(root: Path, *, each: bool, layout: Spec | None = None) -> None:
+    steps = clean_steps(renew(root), layout)
     hit = set()
     for number, after in crash_points(steps, each=each):
-        storage, work = crashed(renew(root), number, after=after)
+        storage, work = crashed(renew(root), number, after=after, layout=layout)
         check_and_go_on(work, storage.restarted())
         hit.add(str(storage.crashed))
     # Objects are written by two threads: which of their steps has which number differs from run to run.
@@ -159,11 +159,11 @@ def crash_everywhere(root: Path, *, each: bool) -> None:
     assert any(name.endswith("/b#-#.parquet") for name in hit)
 
 
-def cut_power_everywhere(root: Path, *, each: bool) -> None:
+def cut_power_everywhere(root: Path, *, each: bool, layout: Spec | None = None) -> None:
     variants = itertools.cycle(VARIANTS)
-    for number, after in crash_points(clean_steps(renew(root)), each=each):
+    for number, after in crash_points(clean_steps(renew(root), layout), each=each):
         for variant in itertools.islice(variants, len(VARIANTS) if each else 1):
-            storage, work = crashed(renew(root), number, after=after, seed=number)
+            storage, work = crashed(renew(root), number, after=after, seed=number, layout=layout)
             storage.power_cut(variant, seed=number)
             check_and_go_on(work)
 
@@ -209,13 +209,19 @@ def test_a_crash_while_models_are_written(root: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_crash_at_each_single_step(root: Path) -> None:
-    crash_everywhere(root, each=True)
+@pytest.mark.parametrize("layout", [None, LAYOUT])
+def test_a_crash_at_each_single_step(root: Path, layout: Spec | None) -> None:
+    crash_everywhere(root, each=True, layout=layout)
 
 
 @pytest.mark.long
 def test_every_power_cut_at_each_single_step(root: Path) -> None:
     cut_power_everywhere(root, each=True)
+
+
+@pytest.mark.long
+def test_power_cuts_at_each_step_with_a_layout(root: Path) -> None:
+    cut_power_everywhere(root, each=False, layout=LAYOUT)
 
 
 def test_an_error_in_any_call_leaves_the_old_or_the_new_state(root: Path) -> None:
