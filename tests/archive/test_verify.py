@@ -110,8 +110,8 @@ def test_statistics_that_would_mislead_other_engines_are_found(stream: SettledSt
 def test_an_index_entry_that_does_not_bound_its_object_is_found(stream: SettledStream) -> None:
     """F5: the entry was made from other rows than the object."""
 
-    def lie(table: pa.Table, definition: Any) -> Any:
-        data, facts = encode_object(table, definition)
+    def lie(table: pa.Table, definition: Any, place: Any) -> Any:
+        data, facts = encode_object(table, definition, place)
         narrower = ColumnRange(10, 20, 0)
         columns = dict(facts.columns) | {"n": narrower}
         return data, type(facts)(facts.size, facts.rows, columns, facts.checksums)
