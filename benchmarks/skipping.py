@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -23,6 +23,7 @@ from benchmarks.figures import report, talk, timed
 from benchmarks.neighbourhoods import Squares, squares, told
 from benchmarks.zorder import ZOrdered
 from millpond.gridpocket import SCHEMA, Readings
+from millpond.model.predicate import Predicate
 
 READINGS = Readings(50_000, period=timedelta(days=9), every=timedelta(hours=1))
 PLACE = ("latitude", "longitude")
@@ -36,7 +37,7 @@ def skipping() -> bool:
     """All figures of skipping but those of history."""
     met: list[bool] = []
     around = {km: squares(READINGS, km) for km in SIZES}
-    with _pond() as pond:
+    with new_pond() as pond:
         tree = laid_out(pond, "kd128", millpond.KdTree(*PLACE, buckets=128), boxes=8)
         for km, target in zip(SIZES, (80, 70, 50), strict=True):
             met.append(spared("k-d tree, 128 buckets", tree, around[km], f">= {target}"))
@@ -54,7 +55,7 @@ def skipping() -> bool:
 
 
 @contextmanager
-def _pond() -> Iterator[millpond.Pond]:
+def new_pond() -> Iterator[millpond.Pond]:
     """A pond whose settles take all readings as one block, so that a bucket is an object."""
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -65,7 +66,7 @@ def _pond() -> Iterator[millpond.Pond]:
         yield pond
 
 
-def laid_out(pond: millpond.Pond, name: str, layout: Any, *, boxes: int) -> millpond.Stream:
+def laid_out(pond: millpond.Pond, name: str, layout: Any, *, boxes: int = 0) -> millpond.Stream:
     """All readings, settled under a layout."""
     stream = pond.create_stream(
         f"bench/{name}",
@@ -74,7 +75,7 @@ def laid_out(pond: millpond.Pond, name: str, layout: Any, *, boxes: int) -> mill
         event_time="date",
         partition="365d",
         layout=layout,
-        indexes=[millpond.Boxes(*PLACE, boxes=boxes)],
+        indexes=[millpond.Boxes(*PLACE, boxes=boxes)] if boxes else [],
     )
 
     def load() -> None:
@@ -89,11 +90,11 @@ def laid_out(pond: millpond.Pond, name: str, layout: Any, *, boxes: int) -> mill
     return stream
 
 
-def read_for(stream: millpond.Stream, around: Squares) -> tuple[int, int]:
-    """Bytes and objects that are read for all squares."""
+def read_for(stream: millpond.Stream, predicates: Sequence[Predicate]) -> tuple[int, int]:
+    """Bytes and objects that are read for all queries."""
     index = stream.snapshot().settled.objects
     size = count = 0
-    for predicate in around.predicates:
+    for predicate in predicates:
         keep = index.prune(predicate).keep
         size += int(index.sizes[keep].sum())
         count += int(keep.sum())
@@ -103,7 +104,7 @@ def read_for(stream: millpond.Stream, around: Squares) -> tuple[int, int]:
 def spared(what: str, stream: millpond.Stream, around: Squares, target: str) -> bool:
     """Bytes without filters ÷ bytes with them."""
     index = stream.snapshot().settled.objects
-    size, count = read_for(stream, around)
+    size, count = read_for(stream, around.predicates)
     return report(
         f"{what}, {around.km:g}×{around.km:g} km: bytes without ÷ with filters",
         index.bytes_total * len(around),
@@ -120,7 +121,7 @@ def against_z_order(directory: str, stream: millpond.Stream, around: Squares) ->
     index = stream.snapshot().settled.objects
     other = ZOrdered(os.path.join(os.path.dirname(directory), "z-order"), READINGS, len(index))
     assert other.rows == len(READINGS)
-    ours, _ = read_for(stream, around)
+    ours, _ = read_for(stream, around.predicates)
     theirs, theirs_objects = around.reaching(other.bounds("min"), other.bounds("max"), other.sizes)
     return report(
         f"k-d tree, {around.km:g}×{around.km:g} km: bytes read ÷ Delta's Z-order",
@@ -139,8 +140,11 @@ def through_spark(pond: millpond.Pond, stream: millpond.Stream, around: Squares)
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "4g")
         .config("spark.sql.shuffle.partitions", "2")
+        # Or else a job with a task for each path would look whether it is there.
+        .config("spark.sql.sources.parallelPartitionDiscovery.threshold", "100000")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
@@ -178,7 +182,6 @@ def ask(spark: Any, view: str, around: Squares, at: int) -> list[Any]:
     """What the homes of a square took, hour by hour, and how cold it was."""
     text = (
         f"SELECT date_trunc('hour', date) AS hour, count(*) AS homes, avg(index) AS kwh, min(temp) AS celsius "
-        f"FROM {view} WHERE {around.sql(at)} GROUP BY 1 ORDER BY 1"
+        f"FROM {view} WHERE {around.sql(at)} GROUP BY 1"
     )
-    found: list[Any] = spark.sql(text).collect()
-    return found
+    return sorted(map(tuple, spark.sql(text).collect()))

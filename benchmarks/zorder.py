@@ -11,6 +11,9 @@ from benchmarks.figures import talk
 from millpond.gridpocket import SCHEMA, Readings
 
 COLUMNS = ["latitude", "longitude"]
+_TRIES = 4
+# So much more or fewer files than objects are about equal.
+_ABOUT = 0.15
 
 
 class ZOrdered:
@@ -19,13 +22,15 @@ class ZOrdered:
     def __init__(self, path: str, readings: Readings, objects: int) -> None:
         write_deltalake(path, pa.RecordBatchReader.from_batches(SCHEMA, readings.batches()))
         self._table = DeltaTable(path)
-        # The size of sorted rows is known once they are sorted: the first guess is mended by the second.
-        for _ in range(2):
-            target = self.bytes_total // objects
+        # How large sorted rows are is known once they are sorted: what came of the first target tells the next one.
+        target = self.bytes_total // objects
+        for _ in range(_TRIES):
             self._table.optimize.z_order(COLUMNS, target_size=target)
             talk(f"z-order: {len(self.sizes)} files for a target of {target:,} bytes; {objects} are wanted")
-            if abs(len(self.sizes) - objects) <= 0.1 * objects:
-                break
+            if abs(len(self.sizes) - objects) <= _ABOUT * objects:
+                return
+            target = target * len(self.sizes) // objects
+        raise AssertionError(f"z-order made {len(self.sizes)} files, and {objects} are wanted")
 
     @property
     def _files(self) -> pa.Table:
