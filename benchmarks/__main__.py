@@ -8,10 +8,12 @@ from collections.abc import Callable
 from benchmarks.append import batches, many_streams, singles
 from benchmarks.consume import consume
 from benchmarks.flight import flight
+from benchmarks.history import history
 from benchmarks.memory import memory
 from benchmarks.recovery import recovery
 from benchmarks.rest import rest
 from benchmarks.settle import settle
+from benchmarks.skipping import skipping
 from benchmarks.spark_scan import spark_scan
 from benchmarks.spark_write import spark_write
 from benchmarks.streaming import streaming
@@ -29,6 +31,8 @@ ALL: dict[str, Callable[[], bool]] = {
     "rest": rest,
     "flight": flight,
     "consume": consume,
+    "skipping": skipping,
+    "history": history,
 }
 
 
