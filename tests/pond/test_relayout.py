@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 import millpond
+from millpond.model import predicate as predicates
 from millpond.pond import relayouting as module
 from millpond.wire.relayout import run
 from tests.pond.conftest import Ponds
@@ -23,6 +24,11 @@ def places(count: int, seed: int = 0) -> pa.RecordBatch:
     rng = np.random.default_rng(seed)
     columns = [rng.uniform(43, 44, count), rng.uniform(6, 7, count), rng.normal(20, 5, count)]
     return pa.record_batch([pa.array([f"m{n}" for n in range(count)]), *map(pa.array, columns)], schema=PLACES)
+
+
+@pytest.fixture
+def stream_queries(pond: Any) -> Any:
+    return lambda stream: pond.queries(stream.name)["predicate"].to_pylist()
 
 
 def ask_squares(stream: millpond.Stream, count: int = 40) -> None:
@@ -60,6 +66,17 @@ def test_a_model_learns_from_queries_and_objects_follow(pond: Any, stream: Any) 
     assert explained.objects_read <= 4
     assert stream.relayout(object_bytes_min="0B").units == 0
     assert not pond.verify().findings
+
+
+def test_what_is_estimated_is_what_comes_true(stream: Any, stream_queries: Any) -> None:
+    ask_squares(stream)
+    squares = [predicates.decode(text) for text in stream_queries(stream)]
+    found = stream.analyse()
+    assert found.bytes_current == pytest.approx(sum(stream.explain(one).bytes_read for one in squares), rel=0.05)
+    report = stream.relayout(object_bytes_min="0B")
+    larger = report.bytes_after / report.bytes_before  # sixteen objects have sixteen footers
+    read = sum(stream.explain(one).bytes_read for one in squares)
+    assert found.bytes_new * larger == pytest.approx(read, rel=0.25)
 
 
 def test_a_model_that_is_hardly_better_does_not_count(stream: Any) -> None:

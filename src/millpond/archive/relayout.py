@@ -178,14 +178,17 @@ def rewrite(
     with ObjectWriter(storage, root, definition, unit.version + 1, arranging=arranging) as writer:
         try:
             held: list[pa.Table] = []
+            held_bytes = 0
             for rows in _tables(storage, root, schema, unit.entries):
                 if part == 0:
                     whole += prove_places(rows)
                 own = _of_part(rows, model, unit.parts, part)
                 given += prove(own)
                 held.append(own)
-                if sum(table.nbytes for table in held) > _MEMORY_BYTES:
+                held_bytes += own.nbytes
+                if held_bytes > _MEMORY_BYTES:
                     _write(writer, unit, held)
+                    held_bytes = 0
             _write(writer, unit, held)
             written = writer.finish()
             report = schema.empty_table().select([]) if written.entries is None else written.entries

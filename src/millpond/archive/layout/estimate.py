@@ -79,10 +79,11 @@ def _joined(partitions: Places, placed: Places) -> Places:
 
 
 def _bounds(sample: pa.Table, name: str, of_row: Places, groups: int) -> tuple[Numbers, Numbers]:
-    """The least and the greatest number of each group; the wrong way round where it has none, so that nothing meets."""
+    """The least and the greatest number of each group; the wrong way round where it has none, so that nothing meets.
+    Of text there are no ranges in a history: all of it meets."""
     dimension = dimension_of(sample.schema.field(name))
     low, high = np.full(groups, np.inf), np.full(groups, -np.inf)
-    if dimension is None:
+    if dimension is None or dimension.form == "text":
         return high, low
     numbers = numbers_of(sample.select([name]), [dimension])[:, 0]
     there = np.isfinite(numbers)
