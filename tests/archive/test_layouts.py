@@ -1,4 +1,4 @@
-"""Grid and k-d tree keep the contract of layouts, and do what each is for."""
+"""Grid (F7) and k-d tree (F8) keep the contract of layouts, and do what each is for (F9, F10)."""
 
 from __future__ import annotations
 
