@@ -305,3 +305,28 @@ def test_vacuum_takes_what_was_replaced_and_what_came_to_nothing(stream: Settled
     stream.archive.vacuum(2**62)
     assert set(files()) == kept
     assert read_all(stream.reopen()).equals(expected_days(BOUNDARY))
+
+
+def test_a_day_that_the_model_does_not_know_is_laid_out_by_one_that_stands_in_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers only grow, so that a model of the first day would put all of the last day into one bucket."""
+    from millpond.archive.layout import arranging
+
+    monkeypatch.setattr(arranging, "_FEW_PER_BUCKET", 2)
+    stream = SettledStream(tmp_path, PLAIN)
+    settle_days(stream.archive, {0: 60, 1: 60})
+    stream.definition = LAID_OUT
+    stream.archive = stream.open()
+    first_day = read_all(stream.archive.snapshot()).filter(pc.field("_offset") < 20)
+    model = stream.archive.put_model(laid_out.LAYOUT.fit(first_day)).model
+    assert [len(unit.paths) for unit in planned(stream.archive)] == [1, 1, 1]
+    list(relaid(stream))
+    entries = stream.archive.snapshot().objects.entries.to_pylist()
+    by_day = {day: one["model"] for day, one in zip(partitions(stream), entries, strict=True)}
+    names = [by_day[day] for day in sorted(by_day)]
+    assert names[0] == model.id
+    assert all(name.startswith(f"{model.id}+") for name in names[1:])
+    assert len(entries) == 12, "four buckets of each day are filled"
+    assert planned(stream.archive) == []
+    assert read_all(stream.archive.snapshot()).equals(expected_days({0: 60, 1: 60}))

@@ -18,6 +18,7 @@ whatever others have committed meanwhile, as long as all of the unit's objects a
 
 from __future__ import annotations
 
+import math
 import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,9 +27,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from millpond.archive.analysis import sample_object, to_read
 from millpond.archive.index.entries import BLOCKS, BUCKET, BUCKETS, BYTES, MODEL, PATH, ROWS
-from millpond.archive.layout.arranging import Arranging
+from millpond.archive.layout.arranging import Arranging, suited
 from millpond.archive.layout.layout import Layout, Model
+from millpond.archive.layout.place import adapted, stands_for
+from millpond.archive.layout.sample import SAMPLE_ROWS
 from millpond.archive.ledger import Change, Ledger, Refused
 from millpond.archive.load import STATS, read_report
 from millpond.archive.objects import parse_name
@@ -145,7 +149,7 @@ def _lies_right(entries: pa.Table, size: int, model: Model, object_bytes_min: in
     """Whether a rewrite would change nothing much: all is of this model, as fine as it can be, and nothing lies in two
     objects that would fit in one."""
     by, bucket, buckets = (entries.column(name).to_pylist() for name in (MODEL, BUCKET, BUCKETS))
-    if any(one != model.id for one in by) or None in bucket or None in buckets:
+    if len(set(by)) != 1 or not stands_for(by[0], model.id) or None in bucket or None in buckets:
         return False
     finest = max(buckets)
     # In memory rows have more bytes than in files: a rewrite gives at least so many buckets.
@@ -173,7 +177,9 @@ def rewrite(
 ) -> pa.Table:
     """Write the part's objects; its report. What was written is removed again if anything fails."""
     schema = stored_schema(definition.schema)
-    arranging = Arranging(layout, model, object_bytes_min=object_bytes_min)
+    newest, model = model, _suited(storage, root, schema, model, unit)
+    named = adapted(newest.id, model.id)
+    arranging = Arranging(layout, model, object_bytes_min=object_bytes_min, named=named)
     given, whole = Proof(), Proof()
     with ObjectWriter(storage, root, definition, unit.version + 1, arranging=arranging) as writer:
         try:
@@ -207,6 +213,19 @@ def rewrite(
             raise
     said = _Proven(part, kept.rows, str(kept.places), whole.rows, str(whole.places) if part == 0 else "")
     return report.replace_schema_metadata({_PROOF: msgspec.json.encode(said)})
+
+
+def _suited(storage: Storage, root: str, schema: pa.Schema, model: Model, unit: Unit) -> Model:
+    """The model, or one that stands in for it if it does not know such rows: the same for all parts."""
+    if model.buckets < 2:
+        return model
+    share = min(1.0, SAMPLE_ROWS / max(1, unit.rows))
+    counts = [math.ceil(rows * share) for rows in unit.entries.column(ROWS).to_pylist()]
+    sample = pa.concat_tables(
+        sample_object(storage, root, schema, wanted, model.columns, rows)
+        for wanted, rows in zip(to_read(unit.entries), counts, strict=True)
+    )
+    return suited(model, model.assign(sample), sample, model.buckets)[0] if sample.num_rows else model
 
 
 def _tables(storage: Storage, root: str, schema: pa.Schema, entries: pa.Table) -> Iterator[pa.Table]:

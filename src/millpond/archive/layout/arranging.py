@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.archive.layout.layout import Buckets, Layout, Model, Order
-from millpond.archive.layout.place import Place
+from millpond.archive.layout.place import Place, adapted
 
 # A block is out of balance if its fullest bucket holds this many times the mean; another model is better if its fullest
 # holds less than that share.
@@ -45,15 +45,17 @@ class Arranging:
         object_bytes_min: int = 0,
         keep: Callable[[Model], None] | None = None,
         adapt: bool = False,
+        named: str | None = None,
     ) -> None:
         """`object_bytes_min`: what an object's rows should have in memory at least; 0: all buckets are used. `keep` is
         called with a model that was fitted here; without it, objects do not name that model, which nobody will know.
         `adapt`: a block for which the model is out of date gets one of its own; otherwise the model is followed to the
-        letter."""
+        letter. `named`: what entries call the model, if not by its id."""
         self._layout = layout
         self._object_bytes_min = object_bytes_min
         self._keep = keep
         self._adapt = adapt
+        self._named = named
         self._known = model is not None or keep is not None
         self.model = model
 
@@ -88,7 +90,10 @@ class Arranging:
         return rows if self.model is None else _taken(rows, self.model.order(rows))
 
     def _place(self, model: Model, bucket: int, buckets: int) -> Place | None:
-        return Place(model.id, bucket, buckets) if self._known else None
+        if not self._known:
+            return None
+        newest = model if self.model is None else self.model
+        return Place(self._named or adapted(newest.id, model.id), bucket, buckets)
 
     def _fitted(self, rows: pa.Table) -> Model:
         model = self.model
@@ -105,15 +110,7 @@ class Arranging:
     def _in_balance(self, model: Model, finest: Buckets, rows: pa.Table) -> tuple[Model, Buckets]:
         """The model, or one like it if it would put most rows into few buckets; and where it puts them."""
         wanted = rows.nbytes // self._object_bytes_min if self._object_bytes_min else model.buckets
-        buckets = model.levels.at_most(wanted)
-        if buckets < 2 or rows.num_rows < _FEW_PER_BUCKET * buckets:
-            return model, finest
-        fullest = _fullest(model, finest, buckets)
-        other = model.refitted(rows) if fullest * buckets > _OUT_OF_BALANCE * rows.num_rows else None
-        if other is None:
-            return model, finest
-        again = _assigned(other, rows)
-        return (other, again) if _fullest(other, again, buckets) <= _BETTER * fullest else (model, finest)
+        return suited(model, finest, rows, model.levels.at_most(wanted))
 
     def _buckets(self, model: Model, finest: Buckets, size: int) -> int:
         """How many buckets the level has that is used for these rows."""
@@ -123,6 +120,19 @@ class Arranging:
             if filled == 1 or size >= filled * self._object_bytes_min:
                 return levels.count(level)
         return 1
+
+
+def suited(model: Model, finest: Buckets, rows: pa.Table, buckets: int) -> tuple[Model, Buckets]:
+    """The model that gave rows these buckets, or one like it if it puts most rows into few of so many; and where it
+    puts them."""
+    if buckets < 2 or rows.num_rows < _FEW_PER_BUCKET * buckets:
+        return model, finest
+    fullest = _fullest(model, finest, buckets)
+    other = model.refitted(rows) if fullest * buckets > _OUT_OF_BALANCE * rows.num_rows else None
+    if other is None:
+        return model, finest
+    again = _assigned(other, rows)
+    return (other, again) if _fullest(other, again, buckets) <= _BETTER * fullest else (model, finest)
 
 
 def _assigned(model: Model, rows: pa.Table) -> Buckets:

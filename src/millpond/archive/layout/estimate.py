@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.archive.layout.arranging import suited
 from millpond.archive.layout.dimensions import Numbers, dimension_of, numbers_of
 from millpond.archive.layout.layout import Model
 from millpond.model.past_query import PastQuery
@@ -44,7 +45,7 @@ def estimate_bytes(
     if model is None:
         placed = np.arange(sample.num_rows) * buckets // sample.num_rows
     else:
-        placed = model.assign(sample).astype(np.int64)
+        placed = _placed(sample, partitions, model)
     groups, of_row, rows = np.unique(_joined(partitions, placed), return_inverse=True, return_counts=True)
     share = rows / sample.num_rows
     columns = sorted({name for query in history for name in query.ranges} & set(sample.schema.names))
@@ -55,6 +56,17 @@ def estimate_bytes(
         weights = np.array([query.weight for query in some])
         total += float(weights @ _read(some, bounds, len(groups)) @ share)
     return total * bytes_total
+
+
+def _placed(sample: pa.Table, partitions: Places, model: Model) -> Places:
+    """The bucket of each row. A partition for which the model is out of date is laid out by one that is suited to it,
+    as it is when it is written."""
+    placed = np.empty(sample.num_rows, np.int64)
+    for partition in np.unique(partitions).tolist():
+        own = np.flatnonzero(partitions == partition)
+        rows = sample.take(pa.array(own))
+        placed[own] = suited(model, model.assign(rows), rows, model.buckets)[1]
+    return placed
 
 
 def _read(
