@@ -21,12 +21,9 @@ from millpond.archive.layout.kdtree import KdModel, KdTree
 from millpond.archive.layout.layout import Buckets, Layout, Order
 from millpond.archive.layout.model_file import DIRECTORY, KEPT, ModelFiles
 from millpond.archive.layout.registry import register_layout
-from millpond.archive.layout.thinning import Thinning
-from millpond.archive.load import SAMPLE, LoadWriter
 from millpond.archive.objects import ROW_GROUP_ROWS, encode_object
 from millpond.archive.row_groups import row_groups
-from millpond.archive.snapshot import SettledSnapshot
-from millpond.errors import InvalidInput, SettleFailed
+from millpond.errors import SettleFailed
 from millpond.model.past_query import PastQuery
 from millpond.model.predicate import And, Compare
 from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET, TIMESTAMP
@@ -34,27 +31,8 @@ from millpond.model.spec import Spec, parse_spec
 from millpond.storage import LocalStorage
 from millpond.testing import FaultyStorage
 from millpond.testing.layout_contract import number_tables
+from tests.archive.laid_out import TREE, assert_holds, laid_out, places
 from tests.archive.settled_stream import SCHEMA, SettledStream, define, records
-
-TREE = parse_spec("kdtree:n,temp,buckets=16")
-
-
-def laid_out(root: Path, layout: Spec | str | None = TREE, **more: Any) -> SettledStream:
-    spec = parse_spec(layout) if isinstance(layout, str) else layout
-    return SettledStream(root, define(layout=spec, **more))
-
-
-def places(snapshot: SettledSnapshot) -> list[tuple[str | None, int | None, int | None]]:
-    columns = [snapshot.objects.entries.column(name).to_pylist() for name in (MODEL, BUCKET, BUCKETS)]
-    return list(zip(*columns, strict=True))
-
-
-def assert_holds(stream: SettledStream, stop: dict[int, int]) -> None:
-    """Exactly the records up to `stop`, each once, by this archive and by one that is opened afresh."""
-    wanted = pa.Table.from_batches([records(s, 0, offset) for s, offset in stop.items()])
-    for snapshot in (stream.archive.snapshot(), stream.open().snapshot()):
-        found = pa.Table.from_batches(snapshot.read(), snapshot.schema)
-        assert found.sort_by([(STREAMLET, "ascending"), (OFFSET, "ascending")]).equals(wanted.combine_chunks())
 
 
 def test_a_settle_makes_an_object_per_bucket(tmp_path: Path) -> None:
@@ -314,80 +292,6 @@ def test_a_disk_that_does_not_take_the_model_fails_the_settle(tmp_path: Path) ->
     assert_holds(stream, {0: 1_000})
 
 
-def test_merging_stays_within_a_bucket(tmp_path: Path) -> None:
-    stream = laid_out(tmp_path, "kdtree:vid,buckets=4")
-    for stop in range(1_000, 6_000, 1_000):
-        stream.settle_to({0: stop})
-    assert len(stream.archive.snapshot().objects) == 20
-    report = stream.archive.compact(object_bytes_min=1 << 30)
-    assert report is not None
-    assert (report.objects_before, report.objects_after) == (20, 4)
-    stored = stream.archive.model()
-    assert stored is not None
-    assert places(stream.archive.snapshot()) == [(stored.model.id, bucket, 4) for bucket in range(4)]
-    snapshot = stream.archive.snapshot()
-    for at in range(4):
-        keep = np.arange(4) == at
-        rows = pa.Table.from_batches(snapshot.read(keep))
-        assert set(stored.model.assign(rows).tolist()) == {at}
-    assert stream.archive.compact(object_bytes_min=1 << 30) is None
-    assert_holds(stream, {0: 5_000})
-
-
-def test_merging_brings_rows_down_the_tree(tmp_path: Path) -> None:
-    """Small settles use one bucket; what has gathered is cut into as many as are large enough, and then again."""
-    stream = laid_out(tmp_path, "kdtree:vid,buckets=16")
-    stop = 0
-    for _ in range(5):
-        stop += 1_000
-        stream.settle_to({0: stop}, object_bytes_min=1 << 30)
-    assert {buckets for _, _, buckets in places(stream.archive.snapshot())} == {1}
-    size = sum(batch.nbytes for batch in stream.archive.snapshot().read())
-    assert stream.archive.compact(object_bytes_min=size // 5) is not None
-    assert {buckets for _, _, buckets in places(stream.archive.snapshot())} == {4}
-    assert len(stream.archive.snapshot().objects) == 4
-    assert_holds(stream, {0: stop})
-
-
-def test_merging_lays_out_what_no_model_has_cut(tmp_path: Path) -> None:
-    stream = laid_out(tmp_path, None)
-    for stop in (1_000, 2_000, 3_000, 4_000):
-        stream.settle_to({0: stop})
-    stream.definition = define(layout=parse_spec("kdtree:n,buckets=2"))
-    stream.archive.alter(stream.definition)
-    stream.settle_to({0: 5_000})
-    layout = stream.archive.layout
-    assert layout is not None
-    before = places(stream.archive.snapshot())[4:]
-    newest = layout.fit(pa.Table.from_batches([records(0, 0, 4_000)]))
-    stream.archive.put_model(newest)
-    assert stream.archive.compact() is not None
-    assert places(stream.archive.snapshot()) == [*before, (newest.id, 0, 2), (newest.id, 1, 2)]
-    assert stream.archive.compact() is None
-    assert_holds(stream, {0: 5_000})
-
-
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_new_model_does_not_make_a_stream_be_rewritten(tmp_path: Path, gone: bool) -> None:
-    """Objects of an older model, or of a layout that is gone, are merged within their buckets."""
-    stream = laid_out(tmp_path, "kdtree:vid,buckets=3")
-    for stop in range(1_000, 5_000, 1_000):
-        stream.settle_to({0: stop})
-    older, layout = stream.archive.model(), stream.archive.layout
-    assert older is not None
-    assert layout is not None
-    if gone:
-        stream.definition = define()
-        stream.archive.alter(stream.definition)
-    else:
-        stream.archive.put_model(layout.fit(pa.Table.from_batches([records(0, 0, 100)])))
-    assert len(stream.archive.snapshot().objects) == 12
-    assert stream.archive.compact() is not None
-    assert places(stream.archive.snapshot()) == [(older.model.id, bucket, 3) for bucket in range(3)]
-    assert stream.archive.compact() is None
-    assert_holds(stream, {0: 4_000})
-
-
 def test_a_block_that_the_model_does_not_know_is_laid_out_all_the_same(tmp_path: Path) -> None:
     """Everything in it is later than all that the model has seen: the same dimensions are cut at other values."""
     stream = laid_out(tmp_path)
@@ -451,87 +355,6 @@ def test_a_tree_is_fitted_to_other_rows_along_the_same_dimensions() -> None:
     assert other.buckets == 24
     assert np.bincount(other.assign(later)).max() < 1.1 * 9_600 / 24
     assert other.encode() == model.refitted(later).encode()
-
-
-def _load(stream: SettledStream, parts: Sequence[pa.RecordBatch], *, model: bool = True, least: int = 0) -> None:
-    """What the tasks of a job do, one part each."""
-    load = stream.archive.begin_load(stream.clock.now_micros())
-    stored, layout = stream.archive.model(), stream.archive.layout
-    assert load is not None
-    assert layout is not None
-    reports = []
-    for task, part in enumerate(parts):
-        known = stored.model if stored is not None and model else None
-        arranging = Arranging(layout, known, object_bytes_min=least)
-        with LoadWriter(
-            LocalStorage(), stream.root, stream.definition, load, task, 20, object_bytes=1 << 20, arranging=arranging
-        ) as writer:
-            writer.add(part)
-            report = writer.finish()
-        assert report is not None
-        reports.append(report)
-    stream.archive.commit_load(load, pa.concat_tables(reports, promote_options="default"))
-
-
-def _own(start: int, stop: int) -> pa.RecordBatch:
-    return records(0, start, stop).select(SCHEMA.names)
-
-
-def test_loads_apply_the_model(tmp_path: Path) -> None:
-    stream = laid_out(tmp_path)
-    stream.settle_to({0: 2_000})
-    stored = stream.archive.model()
-    _load(stream, [_own(0, 2_000), _own(2_000, 3_000)])
-    assert stored is not None
-    loaded = places(stream.archive.snapshot())[16:]
-    assert {model for model, _, _ in loaded} == {stored.model.id}
-    assert len({bucket for _, bucket, _ in loaded}) == 16
-    assert stream.archive.model() == stored
-    assert sum(stream.archive.snapshot().objects.rows) == 5_000
-
-
-def test_a_load_gives_a_stream_its_first_model(tmp_path: Path) -> None:
-    """Tasks lay out by models of their own, and report samples: the stream's model is of all of them."""
-    stream = laid_out(tmp_path)
-    _load(stream, [_own(0, 2_000), _own(50_000, 52_000)])
-    snapshot, stored = stream.archive.snapshot(), stream.archive.model()
-    assert set(places(snapshot)) == {(None, None, None)}
-    assert len(snapshot.objects) == 32
-    assert stored is not None
-    assert 2_000 < stored.model.rows <= 4_096
-    whole = pa.Table.from_batches([_own(0, 2_000), _own(50_000, 52_000)])
-    assert np.bincount(stored.model.assign(whole)).max() < 500
-    _load(stream, [_own(0, 2_000)])
-    assert {model for model, _, _ in places(stream.archive.snapshot())[32:]} == {stored.model.id}
-
-
-def test_a_report_with_a_sample_that_is_none(tmp_path: Path) -> None:
-    stream = laid_out(tmp_path)
-    load, layout = stream.archive.begin_load(1), stream.archive.layout
-    assert load is not None
-    assert layout is not None
-    with LoadWriter(
-        LocalStorage(), stream.root, stream.definition, load, 0, 20, object_bytes=1 << 20, arranging=Arranging(layout)
-    ) as writer:
-        writer.add(_own(0, 100))
-        report = writer.finish()
-    assert report is not None
-    at = report.schema.get_field_index(SAMPLE)
-    bad = report.set_column(at, SAMPLE, pa.array([b"nonsense"] * report.num_rows, pa.binary()))
-    with pytest.raises(InvalidInput, match="sample"):
-        stream.archive.commit_load(load, bad)
-    assert len(stream.archive.snapshot().objects) == 0
-
-
-def test_a_sample_of_unknown_many_rows_is_even() -> None:
-    schema = pa.schema([("x", pa.int64())])
-    thinning = Thinning(schema, 1_000)
-    for start in range(0, 100_000, 7_000):
-        thinning.add(pa.RecordBatch.from_arrays([pa.array(range(start, start + 7_000))], schema=schema))
-    found = thinning.sample().column("x").to_numpy()
-    assert 400 <= len(found) <= 1_000
-    assert len(set(found.tolist())) == len(found)
-    assert abs(found.mean() - 52_500) < 5_000
 
 
 def test_index_files_of_before_layouts_are_read(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from millpond.archive.index.blobs import BlobWriter
 from millpond.archive.index.filters import Filter
 from millpond.archive.layout.arranging import Arranging
 from millpond.archive.layout.layout import Layout, Model
-from millpond.archive.layout.model_file import ModelFiles, StoredModel
-from millpond.archive.layout.registry import find_layout
+from millpond.archive.layout.model_file import StoredModel
+from millpond.archive.layout.stream_models import StreamModels
 from millpond.archive.ledger import Ledger
 from millpond.archive.load import Load, LoadReport, commit_load, find_load, read_report, read_samples
 from millpond.archive.object_index import ObjectIndex
@@ -41,7 +41,7 @@ from millpond.archive.vacuum import VacuumReport, named_since, vacuum
 from millpond.archive.verify import Progress, verify_archive
 from millpond.archive.writing import OBJECT_BYTES
 from millpond.clock import Clock
-from millpond.errors import InvalidValue, SettleConflict, SettleFailed, Truncated
+from millpond.errors import SettleConflict, SettleFailed, Truncated
 from millpond.model.definition import StreamDefinition
 from millpond.model.findings import Finding
 from millpond.model.offsets import Boundary
@@ -65,12 +65,11 @@ class StreamArchive:
     def __init__(self, storage: Storage, ledger: Ledger) -> None:
         self._storage = storage
         self._ledger = ledger
-        self._clock = ledger.clock
         self._writer = threading.RLock()
         self._shown = threading.Lock()  # held for a moment, to change what readers are shown
         self._generation = ledger.definition.generation
         self._filters: tuple[Filter, ...] = ()
-        self._models = ModelFiles(storage, ledger.root)
+        self._models = StreamModels(storage, ledger.root, ledger.clock)
         self._snapshot = self._take_snapshot()
 
     @classmethod
@@ -165,39 +164,20 @@ class StreamArchive:
     @property
     def layout(self) -> Layout | None:
         """The stream's; None if it has none, or one that this process does not know."""
-        return find_layout(self._ledger.definition.layout)
+        return self._models.layout(self._ledger.definition)
 
     def model(self) -> StoredModel | None:
         """The model that counts for the stream's layout; None if there is none yet."""
         with self._writer:
-            layout = self.layout
-            return None if layout is None else self._models.newest(layout)
+            return self._models.newest(self._ledger.definition)
 
     def put_model(self, model: Model) -> StoredModel:
         """From here on this model counts, for what is written next."""
         with self._writer:
-            layout = self.layout
-            if layout is None:
-                raise InvalidValue(
-                    f"{self._ledger.definition.name} has no layout", hint='alter_stream(name, layout=KdTree("lat"))'
-                )
-            return self._models.put(layout, model, self._clock.now_micros())
+            return self._models.put(self._ledger.definition, model)
 
     def _arranging(self, object_bytes_min: int) -> Arranging | None:
-        layout = self.layout
-        if layout is None:
-            return None
-        known = self._models.newest(layout)
-        return Arranging(
-            layout,
-            None if known is None else known.model,
-            object_bytes_min=object_bytes_min,
-            keep=lambda model: self._keep(layout, model),
-            adapt=True,
-        )
-
-    def _keep(self, layout: Layout, model: Model) -> None:
-        self._models.put(layout, model, self._clock.now_micros())
+        return self._models.arranging(self._ledger.definition, object_bytes_min)
 
     def rebuild_indexes(self, *, everything: bool = False, progress: Progress | None = None) -> RebuildReport:
         """Make entries for objects of which some index of the stream knows nothing, or of all. May be given up at any
@@ -251,24 +231,13 @@ class StreamArchive:
                 done = commit_load(self._storage, self._ledger, load, written)
             finally:
                 self._show()
-            self._learn(sample)
+            self._models.learn(self._ledger.definition, sample)
             self._checkpoint_if_due()
             return done
 
     def _reported_sample(self, report: pa.Table) -> pa.Table | None:
         layout = self.layout
         return None if layout is None else read_samples(report, layout, self._snapshot.schema)
-
-    def _learn(self, sample: pa.Table | None) -> None:
-        """A stream that was loaded before it had a model gets its first one from what the tasks saw."""
-        layout = self.layout
-        if layout is None or sample is None or not sample.num_rows or self._models.newest(layout) is not None:
-            return
-        try:
-            self._keep(layout, layout.fit(sample))
-        except Exception as error:
-            # What was loaded is there and complete; the next block of the stream gives it a model.
-            _LOG.warning("%s has no model from what was loaded: %s", self._ledger.definition.name, error)
 
     def vacuum(self, older_micros: int, *, preview: bool = False) -> VacuumReport:
         """Remove objects that no snapshot since `older_micros` has seen. Only while no load is under way."""

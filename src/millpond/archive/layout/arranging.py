@@ -43,7 +43,7 @@ class Arranging:
         model: Model | None = None,
         *,
         object_bytes_min: int = 0,
-        keep: Callable[[Model], None] | None = None,
+        keep: Callable[[Model], object] | None = None,
         adapt: bool = False,
         named: str | None = None,
     ) -> None:
