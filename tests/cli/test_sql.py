@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,3 +90,30 @@ def test_whatever_spark_answers_can_be_printed(asked: Commands, form: str) -> No
         "TIMESTAMP_NTZ '2026-01-31 12:00:00' AS z"
     )
     assert asked("sql", query, "--format", form).raw
+
+
+def test_files_of_others_are_indexed_and_queried(asked: Commands, tmp_path: Path) -> None:
+    """F2 at the command line: index, list, query, refresh, status, drop."""
+    for at in range(3):
+        (tmp_path / "weather").mkdir(exist_ok=True)
+        rows = "".join(f"{10 * at + n},Nice\n" for n in range(10))
+        (tmp_path / "weather" / f"{at}.csv").write_text("temp,city\n" + rows)
+    path = str(tmp_path / "weather")
+    made = asked(
+        "index", path, "--format", "csv", "--option", "header=true", "--schema", "temp int, city string",
+        "--index", "minmax:temp", "--index", "values:city", "--json",
+    ).one  # fmt: skip
+    assert (made["name"], made["files"], made["rows"], made["indexes"][0]) == ("weather", 3, 30, "minmax:temp")
+    said = asked("sql", "SELECT count(*) AS n FROM weather WHERE temp < 5", "--json")
+    assert said.several == [{"n": 5}]
+    assert "read 1 of 3 objects" in said.talk
+    assert [each["name"] for each in asked("datasets", "--json").several] == ["weather"]
+    assert "weather" in asked("datasets").out
+    (tmp_path / "weather" / "1.csv").unlink()
+    assert "1 removed; 0 were read" in asked("dataset", "refresh", "weather").out
+    assert asked("dataset", "status", path, "--json").one["files"] == 2
+    for wrong in (("--format", "xlsx", "--name", "other"), ("--format", "csv", "--option", "header")):
+        assert asked("index", path, *wrong, "--json", code=2).error["code"] == "invalid-value"
+    asked("dataset", "drop", "weather")
+    assert asked("dataset", "status", "weather", "--json", code=3).error["code"] == "dataset-not-found"
+    assert asked("datasets", "--json").several == []

@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -30,6 +32,9 @@ from millpond.errors import SparkUnavailable
 
 # Whatever py4j returns: a Java object, seen through the gateway.
 Java: TypeAlias = Any
+
+# What a call to the JVM may raise: some of Java's exceptions have a counterpart in PySpark, the others come as py4j's.
+FAILURES: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 
 VERSION = "4.3"
 # FD_SETSIZE of the C library.

@@ -5,8 +5,8 @@ rows of a file one after the other, those of the next file behind them. What is 
 the data set's own schema and options, without any filter: exactly the rows that a query would find in the file.
 
 Where rows that cannot be parsed are dropped (mode DROPMALFORMED), which rows there are depends on which columns are
-read: a query over two columns finds no row that a query over one of them does not. So there each index is given rows
-that were read with its own columns only, and nothing is said of how many rows a file has.
+read: a query over two columns finds no row that a query over one of them does not. So there every column is read on its
+own, an index is over one column, and nothing is said of how many rows a file has.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Described:
 class Pass:
     """Once through the files: which columns are read, and what is described from them. Goes to executors.
 
-    `whole`: the rows are those that every query finds, so that their number and the range of each column count."""
+    `whole`: the rows are those that every query finds, so that their number counts."""
 
     columns: pa.Schema
     indexes: StreamIndexes
@@ -62,22 +62,20 @@ class Pass:
 
     def describe(self, rows: pa.Table) -> Described:
         """`rows`: at least one column, and one row."""
-        ranges = collect_stats(rows) if self.whole or len(self.columns) == 1 else {}
-        return Described(rows.num_rows if self.whole else None, ranges, self.indexes.entry(rows))
+        return Described(rows.num_rows if self.whole else None, collect_stats(rows), self.indexes.entry(rows))
 
 
 def passes(columns: pa.Schema, indexes: StreamIndexes, *, drops_rows: bool) -> list[Pass]:
     """How the files are gone through, for indexes over these columns."""
     if not drops_rows:
         return [Pass(columns, indexes, whole=True)]
-    wanted = {(name,): () for name in columns.names} | {one.kind.columns: () for one in indexes.used}
     return [
         Pass(
-            pa.schema([columns.field(name) for name in names]),
-            StreamIndexes(tuple(one for one in indexes.used if one.kind.columns == names)),
+            pa.schema([field]),
+            StreamIndexes(tuple(one for one in indexes.used if one.kind.columns == (field.name,))),
             whole=False,
         )
-        for names in wanted
+        for field in columns
     ]
 
 

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millpond.archive.dataset.definition import DatasetDefinition
@@ -43,7 +42,7 @@ from millpond.spark.datasets.reading import (
     reason_of,
     session_reading,
 )
-from millpond.spark.jvm import Jvm
+from millpond.spark.jvm import FAILURES, Jvm
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -170,7 +169,14 @@ def _checked(spark: SparkSession, reader: Reader, given: Sequence[GivenSpec]) ->
     hidden = corrupt_column(spark, reader.definition.options)
     columns = pa.schema([field for field in reader.columns if field.name != hidden])
     others = [name for name in reader.data.names if name not in columns.names]
-    return checked_specs(given, columns, reader.partitions.names, others)
+    specs = checked_specs(given, columns, reader.partitions.names, others)
+    for spec in specs:
+        if reader.definition.drops_rows and len(spec.columns) > 1:
+            raise InvalidValue(
+                f"{spec.key}: which rows are dropped (mode DROPMALFORMED) depends on the columns that a query reads",
+                hint="indexes over one column each, or mode PERMISSIVE",
+            )
+    return specs
 
 
 def _check_reading(definition: DatasetDefinition, spark: SparkSession, jvm: Jvm) -> None:
@@ -225,7 +231,7 @@ class _Round:
     ) -> dict[int, Described]:
         try:
             return describe_files(self._reader, resolved, files, part, total, steps)
-        except PySparkException as error:
+        except FAILURES as error:
             raise InvalidInput(
                 f"files of {self._reader.definition.path} could not be read: {reason_of(error)}",
                 hint="a file that changed meanwhile is found by refresh; look at the options and the schema otherwise",

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from millpond.archive.dataset.definition import FORMATS, DatasetDefinition
 from millpond.errors import InvalidInput, InvalidSchema, InvalidValue, SparkUnavailable
-from millpond.spark.jvm import Java, Jvm
+from millpond.spark.jvm import FAILURES, Java, Jvm
 from millpond.spark.schema import arrow_schema, spark_schema
 
 TIME_ZONE = "timeZone"
@@ -160,7 +160,12 @@ def corrupt_column(spark: SparkSession, options: Mapping[str, str]) -> str:
 
 def reason_of(error: Exception) -> str:
     """Spark's complaint without its trace."""
-    text = str(error).strip().split("\n\nJVM stacktrace")[0].split("\n\tat ")[0].strip()
+    whole = str(error).strip().split("\n\nJVM stacktrace")[0]
+    text = whole.split("\n\tat ")[0].strip()
+    text = re.sub(r"\AAn error occurred while calling \S+\s*:?\s*", "", text)
+    causes = re.findall(r"^Caused by: (.+)$", whole, re.MULTILINE)
+    if causes:
+        text = f"{text} ({causes[-1]})"
     return text if len(text) <= _REASON_LENGTH_MAX else text[:_REASON_LENGTH_MAX] + " …"
 
 
@@ -188,7 +193,7 @@ def _resolved(jvm: Jvm, files: str, path: str, schema: StructType | None, option
     except AnalysisException as error:
         hint = "name a directory, a file or a pattern that is there; give a schema if none can be inferred"
         raise InvalidInput(f"{path} cannot be read as {files}: {reason_of(error)}", hint=hint) from None
-    except PySparkException as error:
+    except FAILURES as error:
         raise InvalidInput(
             f"{path} cannot be read as {files}: {reason_of(error)}", hint="look at the path, the options and the schema"
         ) from None
