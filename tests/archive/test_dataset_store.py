@@ -47,7 +47,7 @@ def test_a_definition_comes_back_and_damage_is_told() -> None:
     for at in range(data.index(b"format"), len(data) - 4, 7):
         broken = bytearray(data)
         broken[at] ^= 0x01
-        with pytest.raises(Damaged, match="dataset.json"):
+        with pytest.raises(Damaged, match=r"dataset\.json"):
             decode_dataset(bytes(broken), "dataset.json")
     with pytest.raises(FormatTooNew):
         decode_dataset(encode_dataset(msgspec.structs.replace(DEFINITION, format=2)), "dataset.json")

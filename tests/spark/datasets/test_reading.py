@@ -243,7 +243,7 @@ def test_types_of_every_sort(spark: SparkSession, pond: millpond.Pond, data: Pat
         for low in (plain.selectExpr(f"min({name})").collect()[0][0], plain.selectExpr(f"max({name})").collect()[0][0]):
             wanted = col(name) == lit(low).cast(plain.schema[name].dataType)
             files_read(spark, made.to_spark(spark).where(wanted), plain.where(wanted))
-        assert last_query(spark).objects_read == (3 if name == "flag" else 1)
+        assert last_query(spark).objects_read == (3 if name in ("flag", "text") else 1)  # the texts begin alike
     assert files_read(spark, made.to_spark(spark).where("date < '1950-01-01'"), plain.where("date < '1950-01-01'")) == (
         1,
         3,
