@@ -1,34 +1,62 @@
-"""A settled stream with a layout, and what must hold of it whatever the layout does."""
+"""A settled stream with a layout, and what relaying it out takes, step by step."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
-from millpond.archive.index.entries import BUCKET, BUCKETS, MODEL
-from millpond.archive.snapshot import SettledSnapshot
-from millpond.model.schema import OFFSET, STREAMLET
-from millpond.model.spec import Spec, parse_spec
-from tests.archive.settled_stream import SettledStream, define, records
+from millpond.archive.layout.kdtree import KdTree
+from millpond.archive.layout.layout import Model
+from millpond.archive.relayout import RelayoutReport, Unit, plan, rewrite
+from millpond.archive.stream_archive import StreamArchive
+from millpond.model.definition import StreamDefinition
+from tests.archive.settled_stream import DAY_MICROS, MIDNIGHT, SettledStream, define, read_all, records
 
-TREE = parse_spec("kdtree:n,temp,buckets=16")
-
-
-def laid_out(root: Path, layout: Spec | str | None = TREE, **more: Any) -> SettledStream:
-    spec = parse_spec(layout) if isinstance(layout, str) else layout
-    return SettledStream(root, define(layout=spec, **more))
+LAYOUT = KdTree("n", "temp", buckets=4)
+PLAIN = define(partition_seconds=86_400, event_time="at")
+LAID_OUT = replace(PLAIN, layout=LAYOUT.spec)
 
 
-def places(snapshot: SettledSnapshot) -> list[tuple[str | None, int | None, int | None]]:
-    columns = [snapshot.objects.entries.column(name).to_pylist() for name in (MODEL, BUCKET, BUCKETS)]
-    return list(zip(*columns, strict=True))
+def days(boundary: dict[int, int], start: dict[int, int] | None = None) -> list[pa.RecordBatch]:
+    """A day's records per twenty offsets."""
+    return [
+        records(streamlet, offset, offset + 1, at=MIDNIGHT + offset // 20 * DAY_MICROS)
+        for streamlet, stop in sorted(boundary.items())
+        for offset in range((start or {}).get(streamlet, 0), stop)
+    ]
 
 
-def assert_holds(stream: SettledStream, stop: dict[int, int]) -> None:
-    """Exactly the records up to `stop`, each once, by this archive and by one that is opened afresh."""
-    wanted = pa.Table.from_batches([records(s, 0, offset) for s, offset in stop.items()])
-    for snapshot in (stream.archive.snapshot(), stream.open().snapshot()):
-        found = pa.Table.from_batches(snapshot.read(), snapshot.schema)
-        assert found.sort_by([(STREAMLET, "ascending"), (OFFSET, "ascending")]).equals(wanted.combine_chunks())
+def settle_days(archive: StreamArchive, stop: dict[int, int]) -> None:
+    start = dict(archive.snapshot().boundary)
+    archive.settle(start, stop, days(stop, start))
+
+
+def expected_days(boundary: dict[int, int]) -> pa.Table:
+    return pa.Table.from_batches(days(boundary)).combine_chunks()
+
+
+def model_of(archive: StreamArchive) -> Model:
+    """The model that counts; a first one if there is none."""
+    known = archive.model()
+    return archive.put_model(LAYOUT.fit(read_all(archive.snapshot()))).model if known is None else known.model
+
+
+def planned(archive: StreamArchive, definition: StreamDefinition = LAID_OUT) -> list[Unit]:
+    return plan(archive.snapshot(refresh=True), definition, model_of(archive), object_bytes_min=0)
+
+
+def rewritten(stream: SettledStream, unit: Unit, definition: StreamDefinition = LAID_OUT) -> list[pa.Table]:
+    """The reports of all parts."""
+    model, storage = model_of(stream.archive), stream.storage
+    return [
+        rewrite(storage, stream.root, definition, LAYOUT, model, unit, part, object_bytes_min=0)
+        for part in range(unit.parts)
+    ]
+
+
+def relaid(stream: SettledStream) -> Iterator[RelayoutReport]:
+    """Every unit, rewritten and committed."""
+    for unit in planned(stream.archive):
+        yield stream.archive.relayout(unit, rewritten(stream, unit))

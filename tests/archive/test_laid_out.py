@@ -31,7 +31,7 @@ from millpond.model.spec import Spec, parse_spec
 from millpond.storage import LocalStorage
 from millpond.testing import FaultyStorage
 from millpond.testing.layout_contract import number_tables
-from tests.archive.laid_out import TREE, assert_holds, laid_out, places
+from tests.archive.bucketed import TREE, assert_holds, laid_out, places
 from tests.archive.settled_stream import SCHEMA, SettledStream, define, records
 
 

@@ -14,7 +14,7 @@ from millpond.archive.layout.thinning import Thinning
 from millpond.archive.load import SAMPLE, LoadWriter
 from millpond.errors import InvalidInput
 from millpond.storage import LocalStorage
-from tests.archive.laid_out import laid_out, places
+from tests.archive.bucketed import laid_out, places
 from tests.archive.settled_stream import SCHEMA, SettledStream, records
 
 

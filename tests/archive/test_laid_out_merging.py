@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.model.spec import parse_spec
-from tests.archive.laid_out import assert_holds, laid_out, places
+from tests.archive.bucketed import assert_holds, laid_out, places
 from tests.archive.settled_stream import define, records
 
 
