@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from benchmarks.append import batches, many_streams, singles
 from benchmarks.consume import consume
+from benchmarks.deciding import deciding
 from benchmarks.flight import flight
 from benchmarks.history import history
 from benchmarks.memory import memory
@@ -33,6 +34,7 @@ ALL: dict[str, Callable[[], bool]] = {
     "consume": consume,
     "skipping": skipping,
     "history": history,
+    "deciding": deciding,
 }
 
 

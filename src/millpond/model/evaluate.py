@@ -103,6 +103,12 @@ def mask(batch: pa.RecordBatch, predicate: Predicate, *, loose: bool = False) ->
     return Filter(predicate, batch.schema, loose=loose).mask(batch)
 
 
+def bound_mask(batch: pa.RecordBatch, term: Predicate) -> pa.BooleanArray:
+    """As `mask`, for a predicate that is bound to these columns, and reduced by `truth`."""
+    answer = _Compiler(batch.schema, batch).compile(term)
+    return pc.fill_null(answer, False) if answer.null_count else answer
+
+
 def filter_batch(batch: pa.RecordBatch, predicate: Predicate, *, loose: bool = False) -> pa.RecordBatch:
     return Filter(predicate, batch.schema, loose=loose).apply(batch)
 

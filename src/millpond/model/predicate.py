@@ -205,6 +205,9 @@ def walk(predicate: Predicate) -> Iterator[Predicate]:
 
 def columns_of(predicate: Predicate) -> frozenset[str]:
     """The top-level columns that must be read to decide the predicate."""
+    if isinstance(predicate, Compare | In):  # most of what is asked, and often
+        column = predicate.column
+        return frozenset((column if isinstance(column, str) else column[0],))
     found: set[Column] = set()
     for node in walk(predicate):
         match node:
@@ -215,6 +218,11 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
             case Near():
                 found.update((node.lat, node.lon))
     return frozenset(column if isinstance(column, str) else column[0] for column in found)
+
+
+def may_be_true_of_null(predicate: Predicate) -> bool:
+    """Whether a row in which all columns are null may satisfy it: only if something in it asks for nulls."""
+    return any(isinstance(node, IsNull | CompareColumns | Const | Unknown) for node in walk(predicate))
 
 
 def check_bounds(predicate: Predicate) -> None:

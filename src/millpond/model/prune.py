@@ -10,7 +10,7 @@ known bound also says that there is no NaN (see `model.stats`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -49,6 +49,8 @@ _TEXT_RANGES_MAX = 16
 # Up to here one comparison per value beats a search in the sorted values.
 _LOOP_MAX = 4
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# With one object left of so many, the others are not looked at any more.
+_FEW = 8
 # The key under which objects are counted that a predicate without a column ruled out.
 NEVER_TRUE = "(never true)"
 
@@ -64,20 +66,36 @@ class Pruning(NamedTuple):
 
 def may_match(predicate: Predicate, stats: Stats) -> Pruning:
     """Never raises for what it does not understand: it keeps. (A predicate beyond its bounds is InvalidPredicate.)"""
-    wanted = truth(bind(predicate, stats.schema, loose=True), loose=True)
+    return may_satisfy(truth(bind(predicate, stats.schema, loose=True), loose=True), stats)
+
+
+def may_satisfy(wanted: Predicate, stats: Stats) -> Pruning:
+    """As `may_match`, for a predicate that is bound to the columns of `stats` and reduced by `truth`."""
     keep = np.ones(len(stats), dtype=np.bool_)
     skipped_by: dict[str, int] = {}
     left = len(stats)
-    for term in wanted.terms if isinstance(wanted, And) else (wanted,):
+    named = [(columns_of(term), term) for term in (wanted.terms if isinstance(wanted, And) else (wanted,))]
+    terms = [(_is_slow(names, stats), names, term) for names, term in named]
+    # Numbers first: they cost a tenth of text, which is then asked about what they left.
+    for slow, names, term in sorted(terms, key=lambda one: one[0]):
         if term == TRUE or left == 0:
             break
-        keep &= _keep(term, stats)
+        if slow and left * _FEW <= len(stats):
+            places = np.flatnonzero(keep)
+            keep[places] = _keep(term, stats.some(places, names))
+        else:
+            keep &= _keep(term, stats)
         still = int(np.count_nonzero(keep))
         if still < left:
-            label = " or ".join(sorted(columns_of(term))) or NEVER_TRUE
+            label = " or ".join(sorted(names)) or NEVER_TRUE
             skipped_by[label] = skipped_by.get(label, 0) + left - still
         left = still
     return Pruning(keep, skipped_by)
+
+
+def _is_slow(names: Iterable[str], stats: Stats) -> bool:
+    """Whether any of these columns is more than numbers."""
+    return not all(isinstance(stats.columns[name].lows, np.ndarray) for name in names)
 
 
 def keep_by_ranges(term: Predicate, stats: Stats) -> Mask:
@@ -115,8 +133,9 @@ def _keep(node: Predicate, stats: Stats) -> Mask:
     # What is left compares values: a null satisfies none of it.
     dropped = _dropped(node, stats)
     for name in columns_of(node):
-        nothing = stats.all_null(name)
-        dropped = nothing if dropped is None else dropped | nothing
+        if stats.has_all_null(name):
+            nothing = stats.all_null(name)
+            dropped = nothing if dropped is None else dropped | nothing
     return np.ones(len(stats), dtype=np.bool_) if dropped is None else ~dropped
 
 
@@ -273,5 +292,6 @@ def _is(op: str, bounds: Bounds, other: Any) -> Mask:
 
 
 def _as_mask(answer: pa.BooleanArray) -> Mask:
-    mask: Mask = answer.fill_null(False).to_numpy(zero_copy_only=False)
+    known = answer.fill_null(False) if answer.null_count else answer
+    mask: Mask = known.to_numpy(zero_copy_only=False)
     return mask

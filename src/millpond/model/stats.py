@@ -11,7 +11,7 @@ structs, maps).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -129,11 +129,26 @@ class ColumnStats:
     def highs(self) -> Bounds:
         return _bounds(self.maxs, lowest=False)
 
+    def some(self, places: npt.NDArray[np.int64]) -> ColumnStats:
+        """Of some objects."""
+        return ReadyStats(self.lows.take(places), self.highs.take(places), self.null_counts[places])
+
     @cached_property
     def null_counts(self) -> npt.NDArray[np.int64]:
         """-1 where unknown, which is no object's number of rows."""
         counts: npt.NDArray[np.int64] = _whole(self.nulls).cast(pa.int64()).fill_null(-1).to_numpy()
         return counts
+
+
+class ReadyStats(ColumnStats):
+    """Given in the form in which it is compared: bounds in which what is unknown rules out nothing."""
+
+    def __init__(self, lows: Bounds, highs: Bounds, null_counts: npt.NDArray[np.int64]) -> None:
+        vars(self).update(mins=lows, maxs=highs, nulls=null_counts, lows=lows, highs=highs, null_counts=null_counts)
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.from_numpy_dtype(self.mins.dtype) if isinstance(self.mins, np.ndarray) else self.mins.type
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +198,27 @@ class Stats:
         if column not in self._all_null:
             self._all_null[column] = self.columns[column].null_counts == self.row_counts
         return self._all_null[column]
+
+    def has_all_null(self, column: str) -> bool:
+        """Whether there are such objects."""
+        if column not in self._has_all_null:
+            self._has_all_null[column] = bool(self.all_null(column).any())
+        return self._has_all_null[column]
+
+    def some(self, places: npt.NDArray[np.int64], names: Iterable[str]) -> Stats:
+        """What is known of some of the objects, of these columns only."""
+        return Stats.ready(self.row_counts[places], {name: self.columns[name].some(places) for name in names})
+
+    @classmethod
+    def ready(cls, row_counts: npt.NDArray[np.int64], columns: Mapping[str, ColumnStats]) -> Stats:
+        """From what is in the form in which it is compared."""
+        made = cls(row_counts, columns)
+        vars(made)["row_counts"] = row_counts
+        return made
+
+    @cached_property
+    def _has_all_null(self) -> dict[str, bool]:
+        return {}
 
     @cached_property
     def _all_null(self) -> dict[str, npt.NDArray[np.bool_]]:

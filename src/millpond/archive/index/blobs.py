@@ -15,12 +15,13 @@ import re
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from millpond.archive.checksums import checksum
 from millpond.archive.index.entries import DIRECTORY
+from millpond.archive.index.view import Place
 from millpond.storage.protocol import Storage
 
 # Blobs that were read and are kept, of one stream.
@@ -41,51 +42,49 @@ class BlobFiles:
         self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._bytes = 0
 
-    def read(self, places: Sequence[Mapping[str, Any] | None]) -> list[bytes | None]:
+    def read(self, places: Sequence[Place]) -> list[bytes | None]:
         """The bytes at each place; None if they are not there, or not what was written."""
         found: list[bytes | None] = [None] * len(places)
         missing: dict[str, list[int]] = {}
         with self._lock:
             for at, place in enumerate(places):
-                if place is not None and isinstance(place["file"], str):
-                    found[at] = self._kept.get((place["file"], place["position"]))
+                if place.file is not None:
+                    found[at] = self._kept.get((place.file, place.position))
                     if found[at] is None:
-                        missing.setdefault(place["file"], []).append(at)
+                        missing.setdefault(place.file, []).append(at)
         for name, wanted in missing.items():
-            self._fetch(name, sorted(wanted, key=lambda at: places[at]["position"] or 0), places, found)  # type: ignore[index]
+            if NAME.match(name):  # an entry is only ever about a file of this directory
+                self._fetch(name, sorted(wanted, key=lambda at: places[at].position), places, found)
         return found
 
-    def _fetch(
-        self, name: str, wanted: list[int], places: Sequence[Mapping[str, Any] | None], into: list[bytes | None]
-    ) -> None:
+    def _fetch(self, name: str, wanted: list[int], places: Sequence[Place], into: list[bytes | None]) -> None:
         """Those of one file, in the order of their positions: neighbours with one read."""
-        if not NAME.match(name):
-            return  # an entry is only ever about a file of this directory
-        run: list[tuple[int, Mapping[str, Any]]] = []
+        run: list[int] = []
         for at in wanted:
             place = places[at]
-            if place is None or not _sensible(place):
+            if place.position < 0 or not 0 <= place.bytes <= _BLOB_BYTES_MAX:
                 continue
-            if run and place["position"] + place["bytes"] - run[0][1]["position"] > _READ_BYTES:
-                self._read_run(name, run, into)
+            if run and place.position + place.bytes - places[run[0]].position > _READ_BYTES:
+                self._read_run(name, run, places, into)
                 run = []
-            run.append((at, place))
+            run.append(at)
         if run:
-            self._read_run(name, run, into)
+            self._read_run(name, run, places, into)
 
-    def _read_run(self, name: str, run: list[tuple[int, Mapping[str, Any]]], into: list[bytes | None]) -> None:
-        start = run[0][1]["position"]
-        stop = max(place["position"] + place["bytes"] for _, place in run)
+    def _read_run(self, name: str, run: list[int], places: Sequence[Place], into: list[bytes | None]) -> None:
+        start = places[run[0]].position
+        stop = max(places[at].position + places[at].bytes for at in run)
         try:
             data = self._storage.read(posixpath.join(self._directory, name), start, stop - start)
         except OSError:
             return
-        for at, place in run:
-            begin = place["position"] - start
-            blob = data[begin : begin + place["bytes"]]
-            if len(blob) == place["bytes"] and checksum(blob) == place["crc32"]:
+        for at in run:
+            place = places[at]
+            begin = place.position - start
+            blob = data[begin : begin + place.bytes]
+            if len(blob) == place.bytes and checksum(blob) == place.crc32:
                 into[at] = blob
-                self._keep((name, place["position"]), blob)
+                self._keep((name, place.position), blob)
 
     def _keep(self, key: tuple[str, int], data: bytes) -> None:
         with self._lock:
@@ -94,11 +93,6 @@ class BlobFiles:
                 self._bytes += len(data)
                 while self._bytes > self._room:
                     self._bytes -= len(self._kept.popitem(last=False)[1])
-
-
-def _sensible(place: Mapping[str, Any]) -> bool:
-    position, length = place["position"], place["bytes"]
-    return isinstance(position, int) and isinstance(length, int) and position >= 0 and 0 <= length <= _BLOB_BYTES_MAX
 
 
 class BlobWriter:

@@ -32,6 +32,7 @@ _HEAD = struct.Struct("<4sI")
 _MAGIC = b"MB1\0"
 _WORDS = 8
 _BLOCK_BYTES = 4 * _WORDS
+_NOTHING = bytes(_BLOCK_BYTES)
 # Parquet's: odd, and far apart.
 _SALTS = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
@@ -64,10 +65,10 @@ class Bloom(IndexKind):
 
     def describe(self, rows: pa.Table) -> Mapping[str, Any]:
         hashes = np.unique(hash_column(_plain(rows.column(self.column)).unique()))
-        blocks = _blocks(len(hashes), self._rate)
+        blocks = blocks_for(len(hashes), self._rate)
         if _HEAD.size + blocks * _BLOCK_BYTES > self._bytes_max:
             return {}
-        return {"filter": _build(hashes, blocks)}
+        return {"filter": build(hashes, blocks)}
 
     def keep(self, term: Predicate, entries: Entries) -> Mask | None:
         match term:
@@ -78,11 +79,9 @@ class Bloom(IndexKind):
             case _:
                 return None
         keep = np.ones(len(entries), dtype=np.bool_)
-        wanted = np.array(hashes, np.uint64)
         for start in range(0, len(entries), _AT_ONCE):
-            stop = min(start + _AT_ONCE, len(entries))
-            for at, data in enumerate(entries.blobs("filter", start, stop), start):
-                keep[at] = data is None or _may_have(data, wanted)
+            filters = entries.blobs("filter", start, min(start + _AT_ONCE, len(entries)))
+            keep[start : start + len(filters)] = _may_have(filters, hashes)
         return keep
 
 
@@ -94,7 +93,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.drop_null()
 
 
-def _blocks(values: int, rate: float) -> int:
+def blocks_for(values: int, rate: float) -> int:
     """How many blocks keep the rate for so many values."""
     bits = -_WORDS * values / math.log(1 - rate ** (1 / _WORDS))
     return max(1, math.ceil(bits / (8 * _BLOCK_BYTES)))
@@ -107,7 +106,7 @@ def _bits(hashes: Hashes, blocks: int) -> tuple[npt.NDArray[np.uint64], npt.NDAr
     return block, (low[:, None] * _SALTS[None, :]) >> np.uint32(27)
 
 
-def _build(hashes: Hashes, blocks: int) -> bytes:
+def build(hashes: Hashes, blocks: int) -> bytes:
     block, bits = _bits(hashes, blocks)
     places = (block[:, None] * np.uint64(_WORDS) + np.arange(_WORDS, dtype=np.uint64)) * np.uint64(32) + bits
     flags = np.zeros(blocks * _WORDS * 32, dtype=np.bool_)
@@ -115,13 +114,29 @@ def _build(hashes: Hashes, blocks: int) -> bytes:
     return _HEAD.pack(_MAGIC, blocks) + np.packbits(flags, bitorder="little").tobytes()
 
 
-def _may_have(data: bytes, hashes: Hashes) -> bool:
-    """Whether any of the values may be in the filter; of bytes that are no filter nothing is known."""
-    if len(data) < _HEAD.size:
-        return True
+def _may_have(filters: list[bytes | None], hashes: list[int]) -> Mask:
+    """Which of the filters may have any of the values; of bytes that are no filter nothing is known."""
+    blocks = [_blocks_of(data) for data in filters]
+    unknown = np.array([count == 0 for count in blocks], dtype=np.bool_)
+    found = unknown.copy()
+    for value in hashes:
+        # The eight words that would have the value's bits, of each filter.
+        places = [_HEAD.size + _BLOCK_BYTES * (((value >> 32) * count) >> 32) for count in blocks]
+        words = np.frombuffer(
+            b"".join(
+                data[at : at + _BLOCK_BYTES] if data is not None and count else _NOTHING
+                for data, at, count in zip(filters, places, blocks, strict=True)
+            ),
+            "<u4",
+        ).reshape(-1, _WORDS)
+        bits = np.uint32(1) << ((np.uint32(value & 0xFFFFFFFF) * _SALTS) >> np.uint32(27))
+        found |= ((words & bits) == bits).all(axis=1)
+    return found | unknown
+
+
+def _blocks_of(data: bytes | None) -> int:
+    """How many blocks a filter has; 0 if it is none."""
+    if data is None or len(data) < _HEAD.size:
+        return 0
     magic, blocks = _HEAD.unpack_from(data)
-    if magic != _MAGIC or blocks < 1 or len(data) != _HEAD.size + blocks * _BLOCK_BYTES:
-        return True
-    words = np.frombuffer(data, "<u4", offset=_HEAD.size).reshape(blocks, _WORDS)
-    block, bits = _bits(hashes, blocks)
-    return bool(((words[block] >> bits) & np.uint32(1)).all(axis=1).any())
+    return int(blocks) if magic == _MAGIC and len(data) == _HEAD.size + blocks * _BLOCK_BYTES else 0

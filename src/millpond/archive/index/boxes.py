@@ -22,10 +22,9 @@ import pyarrow as pa
 from millpond.archive.index.kind import IndexKind, Mask, unfit
 from millpond.archive.index.view import Entries
 from millpond.errors import InvalidValue
-from millpond.model import evaluate
-from millpond.model.predicate import Predicate
+from millpond.model.predicate import Predicate, may_be_true_of_null
 from millpond.model.prune import keep_by_ranges
-from millpond.model.stats import ColumnStats, Stats
+from millpond.model.stats import ReadyStats, Stats
 
 Points = npt.NDArray[np.float64]
 
@@ -70,19 +69,14 @@ class Boxes(IndexKind):
         return {"bounds": pa.array(found, pa.float64())}
 
     def keep(self, term: Predicate, entries: Entries) -> Mask | None:
-        nulls = pa.RecordBatch.from_arrays([pa.nulls(1, pa.float64()) for _ in self.columns], list(self.columns))
-        if evaluate.mask(nulls, term, loose=True)[0].as_py():
+        if may_be_true_of_null(term):
             return None  # of rows without a place nothing is known
         boxes = entries.cached("boxes", lambda all: _Boxes.of(all.column("bounds"), 2 * len(self.columns)))
         owners, bounds = boxes.of_objects(entries.selected)
-        unknown = pa.nulls(len(owners), pa.int64())
-        stats = Stats(
-            unknown,
-            {
-                name: ColumnStats(pa.array(bounds[:, 2 * at]), pa.array(bounds[:, 2 * at + 1]), unknown)
-                for at, name in enumerate(self.columns)
-            },
-        )
+        unknown = np.full(len(owners), -1, dtype=np.int64)  # how many nulls and rows a box has
+        sides = bounds.T
+        columns = {name: ReadyStats(sides[2 * at], sides[2 * at + 1], unknown) for at, name in enumerate(self.columns)}
+        stats = Stats.ready(unknown - 1, columns)
         keep: Mask = np.zeros(len(entries), dtype=np.bool_)
         keep[owners[keep_by_ranges(term, stats)]] = True
         return keep

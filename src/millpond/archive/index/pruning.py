@@ -20,8 +20,8 @@ import pyarrow as pa
 from millpond.archive.index.kind import IndexKind
 from millpond.archive.index.view import Entries, Indices
 from millpond.model.bind import bind
-from millpond.model.predicate import FALSE, TRUE, And, Or, Predicate, children, columns_of, truth
-from millpond.model.prune import Mask, Pruning, keep_by_ranges, may_match
+from millpond.model.predicate import And, Or, Predicate, children, columns_of, truth
+from millpond.model.prune import Mask, Pruning, keep_by_ranges, may_match, may_satisfy
 from millpond.model.stats import Stats
 
 Index = tuple[IndexKind, Entries]
@@ -29,13 +29,13 @@ Index = tuple[IndexKind, Entries]
 
 def prune(predicate: Predicate, stats: Stats, schema: pa.Schema, indexes: Sequence[Index]) -> Pruning:
     """`schema`: the stored one; `indexes`: kinds, each with its entries of the same objects as `stats`."""
-    by_ranges = may_match(predicate, stats)
-    if not indexes or not by_ranges.keep.any():
-        return by_ranges
+    if not indexes:
+        return may_match(predicate, stats)
     wanted = truth(bind(predicate, schema, loose=True), loose=True)
     mentioned = columns_of(wanted)
+    by_ranges = may_satisfy(wanted, stats) if mentioned <= stats.columns.keys() else may_match(predicate, stats)
     useful = [index for index in indexes if mentioned.intersection(index[0].columns)]
-    if not useful or wanted in (TRUE, FALSE):
+    if not useful or not by_ranges.keep.any():
         return by_ranges
     return _Walk(stats, useful, by_ranges).run(wanted.terms if isinstance(wanted, And) else (wanted,))
 

@@ -18,18 +18,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.index.inverted import Inverted
+from millpond.archive.index.inverted import Inverted, Listed
 from millpond.archive.index.kind import IndexKind, Mask, unfit
 from millpond.archive.index.view import Entries
 from millpond.errors import InvalidValue
 from millpond.model import evaluate
 from millpond.model.cut import comparable
 from millpond.model.like import plain_runs
-from millpond.model.predicate import Compare, In, Like, Predicate, StartsWith
+from millpond.model.predicate import Compare, In, Like, Predicate, StartsWith, may_be_true_of_null
 
 LIMIT_MAX = 10_000
 # What one entry may take: a hundred thousand of them must fit into memory.
 ENTRY_BYTES_MAX = 4_096
+# Up to so many objects their lists are looked at by themselves.
+_FEW = 1_000
 # ASCII characters that are neither letters nor digits. Nothing beyond ASCII, of which two libraries may differ.
 _BETWEEN = r"[\x00-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+"
 
@@ -71,23 +73,30 @@ class Values(IndexKind):
         return {"words" if self._words else "values": found.take(pc.sort_indices(found))}
 
     def keep(self, term: Predicate, entries: Entries) -> Mask | None:
-        lists = entries.cached("inverted", lambda all: Inverted.of(all.column("words" if self._words else "values")))
-        found = self._having_words(term, lists) if self._words else self._having(term, lists)
-        return None if found is None else found[entries.selected]
+        field = "words" if self._words else "values"
+        if len(entries) <= _FEW:
+            found = self._found(term, Listed.of(entries.column(field)))
+        else:
+            found = self._found(term, entries.cached("inverted", lambda all: Inverted.of(all.column(field))))
+            found = None if found is None else found[entries.selected]
+        return found
 
-    def _having(self, term: Predicate, lists: Inverted) -> Mask | None:
-        if not isinstance(term, Compare | In | StartsWith | Like) and self._of_null(term, lists.values.type):
+    def _found(self, term: Predicate, lists: Inverted | Listed) -> Mask | None:
+        return self._having_words(term, lists) if self._words else self._having(term, lists)
+
+    def _having(self, term: Predicate, lists: Inverted | Listed) -> Mask | None:
+        if may_be_true_of_null(term) and self._of_null(term, lists.values.type):
             return None  # of nulls a list says nothing
         return lists.having(self._true(term, lists.values))
 
     def _true(self, term: Predicate, values: pa.Array) -> Mask:
         batch = pa.RecordBatch.from_arrays([values], [self.column])
-        return np.asarray(evaluate.mask(batch, term, loose=True), dtype=np.bool_)
+        return np.asarray(evaluate.bound_mask(batch, term), dtype=np.bool_)
 
     def _of_null(self, term: Predicate, kind: pa.DataType) -> bool:
         return bool(self._true(term, pa.nulls(1, kind))[0])
 
-    def _having_words(self, term: Predicate, lists: Inverted) -> Mask | None:
+    def _having_words(self, term: Predicate, lists: Inverted | Listed) -> Mask | None:
         match term:
             case Compare("=", _, str(text)):
                 return _having_all(lists, [(text, True, True)])
@@ -102,7 +111,7 @@ class Values(IndexKind):
         return None
 
 
-def _having_all(lists: Inverted, runs: list[tuple[str, bool, bool]]) -> Mask | None:
+def _having_all(lists: Inverted | Listed, runs: list[tuple[str, bool, bool]]) -> Mask | None:
     """The objects whose words allow a text with these runs of plain characters; None if they name no word. A run that
     begins (or ends) where the text does cannot be part of a longer word there."""
     found: Mask | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,19 @@ T = TypeVar("T")
 Indices = npt.NDArray[np.int64]
 
 
+class Place(NamedTuple):
+    """Where a blob is. Without a file: it is not known."""
+
+    file: str | None
+    position: int
+    bytes: int
+    crc32: int
+
+
 class Blobs(Protocol):
     """Where the bytes of `BLOB` fields are."""
 
-    def read(self, places: Sequence[Mapping[str, Any] | None]) -> list[bytes | None]:
+    def read(self, places: Sequence[Place]) -> list[bytes | None]:
         """The bytes at each place; None if they are not there, or not what was written."""
         ...
 
@@ -59,7 +68,11 @@ class Entries:
     def column(self, field: str) -> pa.ChunkedArray:
         """A value of each entry, null where it is not known."""
         column = self._columns[field]
-        return column if self._selected is None else column.take(pa.array(self._selected))
+        if self._selected is None:
+            return column
+        if column.num_chunks == 1:  # several times as quick
+            return pa.chunked_array([column.chunk(0).take(pa.array(self._selected))])
+        return column.take(pa.array(self._selected))
 
     def cached(self, key: Hashable, make: Callable[[Entries], T]) -> T:
         """What `make` derives from the entries of all objects, made when it is first asked for and kept as long as the
@@ -75,13 +88,12 @@ class Entries:
 
     def blobs(self, field: str, start: int, stop: int) -> list[bytes | None]:
         """The same of several of these objects, which is quicker."""
-        column = self._columns[field]
-        if self._selected is None:
-            found = column.slice(start, stop - start)
-        else:
-            found = column.take(pa.array(self._selected[start:stop]))
-        places = found.to_pylist()
-        return [None] * len(places) if self._blobs is None else self._blobs.read(places)
+        if self._blobs is None:
+            return [None] * (stop - start)
+        files, *numbers = self.cached(("millpond.places", field), lambda entries: _places(entries.column(field)))
+        at = self.selected[start:stop]
+        columns = [files.take(pa.array(at)).to_pylist(), *(column[at].tolist() for column in numbers)]
+        return self._blobs.read(list(map(Place, *columns)))
 
     def known(self) -> npt.NDArray[np.bool_]:
         """Of which of these objects every value is there."""
@@ -94,3 +106,11 @@ class Entries:
             if column.null_count:
                 known &= np.asarray(column.is_valid())
         return known
+
+
+def _places(column: pa.ChunkedArray) -> tuple[pa.Array, Indices, Indices, Indices]:
+    """The parts of all places, in arrays; -1 where they are not known."""
+    whole = column.combine_chunks()
+    parts = dict(zip([field.name for field in whole.type], whole.flatten(), strict=True))
+    position, size, crc32 = (np.asarray(parts[name].fill_null(-1)) for name in ("position", "bytes", "crc32"))
+    return parts["file"], position, size, crc32
