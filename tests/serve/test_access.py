@@ -107,6 +107,8 @@ def test_every_route_takes_the_right_that_it_names(closed: Served, route: Route)
         answer = asked(client, route, having)
         # There is no such token, group or member: whoever is told that was let in.
         known = (404, 409) if {"{id}", "{group}"} & set(route.path.split("/")) else ()
+        # Nor has the stream places or a layout.
+        known += (400,) if route.handler in ("draw_map", "analyse", "relayout") else ()
         assert answer.status_code in (200, 201, 204, *known), answer.text
 
 
