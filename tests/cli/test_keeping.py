@@ -90,3 +90,22 @@ def test_a_damaged_journal_does_not_open(pond: Commands) -> None:
 @pytest.mark.parametrize("words", [("verify", "extra"), ("settle", "--nope"), ("status", "a", "b")])
 def test_a_wrong_line_is_refused(pond: Commands, words: tuple[str, ...]) -> None:
     assert pond(*words, "--json", code=2).error["code"] == "usage"
+
+
+def test_an_index_is_added_and_rebuilt(pond: Commands) -> None:
+    made = ["--schema", "city string, n bigint", "--index", "values:n", "--layout", "kdtree:n,buckets=2"]
+    pond("create", "a/b", *made)
+    pond("put", "a/b", input='{"city": "Nice", "n": 1}\n{"city": "Lille", "n": 2}\n')
+    pond("settle")
+    pond("alter", "a/b", "--index", "values:city", "--index", "bloom:n,rate=0.001")
+    described = pond("describe", "a/b", "--json").one
+    assert [index["kind"] for index in described["indexes"]] == ["values", "bloom"]
+    assert described["layout"]["buckets"] == 2
+    (report,) = pond("reindex", "a/b", "--json").several
+    assert report["stream"] == "a/b"
+    assert report["objects"] >= 1
+    (again,) = pond("reindex", "a/b", "--json").several
+    assert again["objects"] == 0
+    assert pond("alter", "a/b", "--index", "nosuch:city", "--json", code=2).error["code"] == "invalid-value"
+    pond("alter", "a/b", "--index", "none", "--layout", "none")
+    assert pond("describe", "a/b", "--json").one["indexes"] == []

@@ -127,3 +127,14 @@ def test_vacuum_through_a_node(stream: RemoteStream) -> None:
     assert not os.path.exists(os.path.join(ticket.root, path))
     with pytest.raises(millpond.MillpondError, match="hour"):
         stream.vacuum("1s")
+
+
+def test_indexes_are_rebuilt_through_a_node(served: Served, stream: RemoteStream) -> None:
+    ticket, pond = begin(stream), served.connect()
+    stream.bulk.commit_load(ticket.load, write(ticket, 0, rows(0, 5)))
+    altered = pond.alter_stream(stream.name, indexes=["values:k", "bloom:n"])
+    assert [spec.key for spec in altered.definition.indexes] == ["values(k)", "bloom(n)"]
+    assert stream.rebuild_indexes().objects == 1
+    assert stream.rebuild_indexes().objects == 0
+    with pytest.raises(millpond.MillpondError, match="no index kind"):
+        pond.alter_stream(stream.name, indexes=["nothing:n"])
