@@ -32,7 +32,7 @@ def all_errors() -> list[type[errors.MillpondError]]:
 def test_the_commands_that_are_promised_are_there() -> None:
     data = "init create streams describe put cat get scan sql explain drop alter segments truncate file run"
     data += " consume groups group replay queries index datasets dataset"
-    care = "settle vacuum reindex status verify doctor demo serve token generate"
+    care = "settle vacuum reindex relayout status verify doctor demo serve token generate"
     assert sorted(f"{data} {care}".split()) == COMMANDS
 
 

@@ -37,6 +37,7 @@ class Datasets:
         self._storage, self._root, self._clock, self._pond_id = storage, os.path.join(root, DIRECTORY), clock, pond_id
         self._lock = threading.RLock()
         self._found: dict[str, Dataset] | None = None
+        self._making: set[str] = set()
         self._damaged: dict[str, MillpondError] = {}
 
     def all(self) -> list[Dataset]:
@@ -61,25 +62,31 @@ class Datasets:
             raise DatasetNotFound(f"no data set {wanted!r}", hint=f"data sets: {names}")
 
     def create(self, name: str, made: Callable[[Callable[[DatasetDefinition], DatasetStore]], DatasetStore]) -> Dataset:
-        """A new one: `made` is given what keeps a definition."""
+        """A new one: `made` is given what keeps a definition. It may take hours: nobody else waits for it."""
         with self._lock:
-            if name in self._known():
+            if name in self._known() or name in self._making:
                 raise DatasetExists(
                     f"data set {name!r} is there already",
                     hint="pond.dataset(name).refresh() brings it up to date; pond.drop_dataset(name) drops it",
                 )
+            self._making.add(name)
+        try:
             found = Dataset(made(self._make), self._clock, self._pond_id)
-            self._known()[name] = found
+            with self._lock:
+                self._known()[name] = found
             return found
+        finally:
+            with self._lock:
+                self._making.discard(name)
 
     def drop(self, name: str) -> str:
         """The name of the one that was dropped."""
         with self._lock:
             found = self.get(name)
             kept = found.name
-            found.drop()
             del self._known()[kept]
-            return kept
+        found.drop()
+        return kept
 
     def _make(self, definition: DatasetDefinition) -> DatasetStore:
         return DatasetStore.create(self._storage, os.path.join(self._root, definition.directory), definition)

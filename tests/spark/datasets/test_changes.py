@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import millpond
 from millpond.errors import DatasetExists, DatasetNotFound, InvalidInput
 from millpond.spark import last_query
+from tests.spark.conftest import session_setting
 from tests.spark.datasets.conftest import files_read, numbers
 
 HEADER = {"header": True}
@@ -207,3 +209,33 @@ def test_what_a_killed_job_has_recorded_counts(
     assert seen[-1] == (4, 6)
     assert made.refresh(spark).described == 2
     assert made.status().files == 9
+
+
+def nothing_below_100(predicate: object, files: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """A filter of a user's: reads the index entries of files."""
+    return np.array([high is None or high >= 100 for high in files.column("max.n").to_pylist()])
+
+
+def test_filters_of_the_session_are_asked_about_files(
+    spark: SparkSession, dataset: millpond.Dataset, data: Path
+) -> None:
+    numbers(data / "new.csv", 500, 510)
+    with session_setting(spark, "millpond.filters", f"{__name__}:nothing_below_100"):
+        assert dataset.to_spark(spark).where("n > 20").count() == 10
+    assert (last_query(spark).objects_read, last_query(spark).objects_total) == (1, 5)
+
+
+def test_others_do_not_wait_for_a_job(
+    spark: SparkSession, pond: millpond.Pond, dataset: millpond.Dataset, data: Path
+) -> None:
+    """While one data set is made, the others are there, and its name is taken."""
+    seen: list[list[str]] = []
+
+    def look(done: int, total: int) -> None:
+        seen.append([each.name for each in pond.datasets()])
+        with pytest.raises(DatasetExists):
+            pond.index(data, format="csv", name="second", spark=spark)
+
+    pond.index(data, format="csv", name="second", schema=SCHEMA, indexes=["minmax:n"], spark=spark, progress=look)
+    assert seen[-1] == ["weather"]
+    assert [each.name for each in pond.datasets()] == ["second", "weather"]

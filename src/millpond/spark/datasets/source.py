@@ -15,6 +15,7 @@ import base64
 import json
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ from millpond.archive.dataset.files import Listing, Matched, file_index, match
 from millpond.archive.dataset.kinds import kinds_of, used_columns
 from millpond.archive.dataset.store import DatasetStore
 from millpond.archive.index.entries import BYTES
+from millpond.archive.index.filters import Filter as ObjectFilter
 from millpond.archive.object_index import ObjectIndex
 from millpond.model.evaluate import Filter
 from millpond.model.predicate import TRUE, Predicate
@@ -35,6 +37,7 @@ from millpond.spark.catalyst import translate
 from millpond.spark.datasets.describing import matching_share
 from millpond.spark.datasets.listing import parse_listing
 from millpond.spark.datasets.reading import Reader, session_reading
+from millpond.spark.filters import configured_filters
 from millpond.spark.jvm import Callback, Java
 from millpond.spark.planner import SessionPlanner, planner_of
 from millpond.spark.report import QueryFigures, SettledScan
@@ -104,7 +107,7 @@ class DatasetSource:
             figures.undecided += 1
             entries = entries.slice(0, 0)
         snapshot = self._snapshot((definition, believed, text, values), reader, entries)
-        scan = DatasetScan(definition.name, snapshot, figures)
+        scan = DatasetScan(definition.name, snapshot, figures, configured_filters(self._planner.spark))
         return jvm.workshop.pinnedFiles(files, Callback(scan.answer))
 
     def _snapshot(self, state: Any, reader: Reader, entries: pa.Table) -> FilesSnapshot:
@@ -134,8 +137,10 @@ def _snapshot(
 class DatasetScan:
     """One data set in one query. Lives as long as the query's plan does in the JVM."""
 
-    def __init__(self, name: str, snapshot: FilesSnapshot, figures: QueryFigures) -> None:
-        self._name, self._snapshot, self._figures = name, snapshot, figures
+    def __init__(
+        self, name: str, snapshot: FilesSnapshot, figures: QueryFigures, filters: Sequence[ObjectFilter]
+    ) -> None:
+        self._name, self._snapshot, self._figures, self._filters = name, snapshot, figures, filters
 
     def answer(self, left: str, asked: str) -> Any:
         """`left`: the files that Spark's own pruning leaves, a bit each; `asked`: lists of predicates, parted by NUL.
@@ -169,7 +174,7 @@ class DatasetScan:
 
     def _prune(self, predicate: Predicate) -> Pruning:
         objects = self._snapshot.objects
-        found = objects.prune(predicate)
+        found = objects.prune(predicate, self._filters)
         empty = found.keep & self._snapshot.known & (objects.rows == 0)
         count = int(np.count_nonzero(empty))
         if not count:
