@@ -48,7 +48,10 @@ class Derived(NamedTuple):
     def _within(self, found: Range) -> Predicate:
         terms: list[Predicate] = []
         exact = found.exact
-        for op, bound in ((">=", found.low), ("<=", found.high)):
+        bounds = [(">=", found.low), ("<=", found.high)]
+        if found.low == found.high and self.holds != "floating":
+            bounds = [("=", found.low)]  # which value lists and Bloom filters can be asked for
+        for op, bound in bounds:
             if bound is None:
                 continue
             term = self._bound(op, bound)

@@ -214,6 +214,12 @@ def timestamp_at(micros: int) -> datetime | None:
     return _EPOCH + timedelta(microseconds=micros) if date_at(micros // DAY) is not None else None
 
 
+def months_after(day: int, months: int) -> int:
+    """The same day of the month so many months later, or the last that there is."""
+    into = _month(day) + months
+    return min(_first(into) + day - _first(into - months), _first(into + 1) - 1)
+
+
 def _each(out: Range, low: Callable[[int], int], high: Callable[[int], int], *, exact: bool = True) -> Range:
     return Range(
         None if out.low is None else low(out.low),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
+from millpond.model.derived import Derived
 from millpond.model.literal import Value, as_double
 from millpond.model.predicate import Column
 
@@ -33,7 +34,7 @@ class Distance(NamedTuple):
     to_lon: float
 
 
-Operand: TypeAlias = Ref | Lit | Distance
+Operand: TypeAlias = Ref | Lit | Distance | Derived
 
 
 def is_number(value: Value) -> bool:

@@ -6,7 +6,8 @@ Invariant: no part of the text is dropped. A node is translated only if everythi
 differs from a LIKE by one flag on the node), anything else is `InvalidPredicate` naming the piece. So what comes out
 means what Spark would make of the same text in a session whose time zone is UTC.
 
-Left out: arithmetic, functions, subqueries, casts of columns that narrow.
+Left out: arithmetic of numbers, functions but those of places (`query.sql.places`) and times (`query.sql.times`),
+subqueries, casts of columns that do not keep their order.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sqlglot import exp
 
 from millpond.errors import InvalidPredicate
 from millpond.model.bind import bind, column_type
+from millpond.model.derived import Derived
 from millpond.model.like import BadPattern, parse_like
 from millpond.model.literal import Value
 from millpond.model.predicate import (
@@ -38,9 +40,11 @@ from millpond.model.predicate import (
     Predicate,
     StartsWith,
 )
+from millpond.query.sql import times
 from millpond.query.sql.literals import INTEGER_BITS, cast, hex_bytes, number
 from millpond.query.sql.operands import Distance, Lit, Operand, Ref
 from millpond.query.sql.places import box, compare_distance, distance, name_of, near
+from millpond.query.sql.times import cast_derived, compare_derived, derived_among, derived_of
 from millpond.query.sql.tree import only, parse, refused, too_deep
 
 SQL_BYTES_MAX = 64 * 1024
@@ -136,9 +140,13 @@ class _Translator:
                 return compare_distance(op, node, away, value)
             case Lit(value), Distance() as away:
                 return compare_distance(_FLIPPED.get(op, op), node, away, value)
+            case Derived() as found, Lit(value):
+                return compare_derived(op, node, found, value)
+            case Lit(value), Derived() as found:
+                return compare_derived(_FLIPPED.get(op, op), node, found, value)
             case Lit(one), Lit(other):
                 return _constant(op, node, one, other)
-        raise refused(node, "compares a cast column with a column, which is not supported")
+        raise refused(node, "compares a cast or a function of a column with a column, which is not supported")
 
     def _in(self, node: exp.In) -> Predicate:
         only(node, "this", "expressions")
@@ -147,6 +155,8 @@ class _Translator:
         match self._operand(node.this):
             case Ref() as ref if values and len(values) == len(operands):
                 return In(ref.column, tuple(ref.beside(value) for value in values))
+            case Derived() as found if values and len(values) == len(operands):
+                return derived_among(node, found, tuple(values))
         raise refused(node, "is not supported: IN takes a column on the left and literals on the right")
 
     def _like(self, node: exp.Like) -> Predicate:
@@ -205,7 +215,18 @@ class _Translator:
                         return Lit(value.copy_negate() if isinstance(value, Decimal) else -value)
             case exp.Anonymous() if name_of(node) == "st_distance":
                 return distance(node, self._operands(node))
+        if isinstance(node, times.FUNCTIONS):
+            return times.function(node, self._timely)
         raise refused(node)
+
+    def _timely(self, node: exp.Expr) -> Derived | Lit | None:
+        """An argument of a function of dates and timestamps."""
+        match self._operand(node):
+            case (Derived() | Lit()) as found:
+                return found
+            case Ref(column, False) as ref:
+                return derived_of(ref, column_type(self._schema, column))
+        return None
 
     def _operands(self, node: exp.Anonymous) -> list[Operand]:
         only(node, "this", "expressions")
@@ -234,6 +255,11 @@ class _Translator:
                     return Ref(column, as_double=True)
                 if _widens(kind, name, precision, scale):
                     return ref
+                found = derived_of(ref, kind)
+                if found is not None:
+                    return cast_derived(node, found, name)
+            case Derived() as found:
+                return cast_derived(node, found, name)
         raise refused(node, "is not supported: only numeric columns can be cast, and only to a wider type")
 
     def _column(self, node: exp.Expr) -> Column:
