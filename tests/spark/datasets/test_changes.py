@@ -1,4 +1,4 @@
-"""Files come, change and go: a query is right at once, and a refresh makes it quick again."""
+"""Files come, change and go: a query is right at once, and a refresh makes it quick again (F2, F6)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def following(spark: SparkSession, total: int, told: Callable[[int], None]) -> I
                     if found is not None:
                         tasks, done = tasks + found.numTasks, done + found.numCompletedTasks
             if tasks:
-                told(total * done // tasks)
+                told(min(total - 1, total * done // tasks))  # the end is for the caller to tell
 
     watcher = threading.Thread(target=look, name="millpond-progress", daemon=True)
     watcher.start()
