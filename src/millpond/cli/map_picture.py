@@ -41,6 +41,7 @@ def check_picture(path: Path) -> None:
 def draw_map(drawn: ObjectMap, schema: pa.Schema, path: Path, title: str) -> None:
     """Draw the objects and the query to a file."""
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     if not drawn.boxes:
         raise InvalidValue("of no object is it known where it lies", hint="settle the stream, or name other columns")
@@ -68,6 +69,9 @@ def draw_map(drawn: ObjectMap, schema: pa.Schema, path: Path, title: str) -> Non
     if len(drawn.boxes) + drawn.objects_unknown < total:
         said += f"; {len(drawn.boxes):,} drawn"
     panels[0].set_title(said, color=INK, fontsize=10, loc="left")
+    key = [("read", READ), ("ruled out", SPARED), ("asked for", ASKED)]
+    lines = [Line2D([], [], color=colour, label=name) for name, colour in key]
+    figure.legend(handles=lines, loc="outside lower center", ncols=3, fontsize=9, frameon=False, labelcolor=INK)
     figure.savefig(path)
 
 
@@ -132,8 +136,6 @@ def _are_degrees(drawn: ObjectMap) -> bool:
 
 
 def _dress(axes: Any, drawn: ObjectMap, schema: pa.Schema) -> None:
-    from matplotlib.lines import Line2D
-
     for name, axis in ((drawn.x, axes.xaxis), (drawn.y, axes.yaxis)):
         axis.set_label_text(name, color=FAINT, fontsize=9)
         kind = schema.field(name).type
@@ -142,9 +144,3 @@ def _dress(axes: Any, drawn: ObjectMap, schema: pa.Schema) -> None:
     axes.tick_params(colors=FAINT, labelsize=8)
     for side in axes.spines.values():
         side.set_color(SPARED)
-    key = [
-        Line2D([], [], color=READ, label="read"),
-        Line2D([], [], color=SPARED, label="ruled out"),
-        Line2D([], [], color=ASKED, label="asked for"),
-    ]
-    axes.legend(handles=key, loc="upper right", fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
