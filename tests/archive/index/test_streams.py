@@ -19,7 +19,7 @@ from millpond.archive.index.registry import INDEXES
 from millpond.archive.index.view import Entries
 from millpond.archive.object_index import ObjectIndex
 from millpond.errors import InvalidSchema, InvalidValue
-from millpond.model.predicate import And, Compare, In, Like, Not, Or, Predicate, StartsWith
+from millpond.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate, StartsWith
 from millpond.model.spec import Spec, parse_spec
 
 SCHEMA = pa.schema(
@@ -396,3 +396,20 @@ def test_index_files_are_plain_parquet(pond: millpond.Pond) -> None:
     fill(stream, 1)
     (file,) = (Path(stream.archive.root) / "_index").glob("*.parquet")
     assert pq.read_table(file).column("values(city).values").to_pylist() == [["city-a-0", "city-z-0"]]
+
+
+def test_value_lists_that_are_turned_round_say_the_same(pond: millpond.Pond, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many objects, lists are looked at as they are a few times, and turned round after that."""
+    monkeypatch.setattr("millpond.archive.index.values._FEW", 0)
+    monkeypatch.setattr("millpond.archive.index.values._ASKED_MAX", 2)
+    stream = pond.create_stream("m", SCHEMA, indexes=INDEXES_OF_ALL)
+    fill(stream, 6)
+    stream.append([{"vid": None, "city": None, "lat": None, "lon": None, "note": None}])
+    stream.settle()
+    for _ in range(4):
+        ruled_out_by_each(stream)
+        assert kept(stream, Or((IsNull("city"), Compare("=", "city", "city-z-4")))) == [4, 6]
+    for (kind, entries), name in zip(objects_of(stream).indexes, ("values", "boxes", "bloom", "values"), strict=False):
+        assert kind.name == name
+        if name == "values":
+            assert entries.cached("inverted", lambda all: None) is not None

@@ -30,8 +30,10 @@ from millpond.model.predicate import Compare, In, Like, Predicate, StartsWith, m
 LIMIT_MAX = 10_000
 # What one entry may take: a hundred thousand of them must fit into memory.
 ENTRY_BYTES_MAX = 4_096
-# Up to so many objects their lists are looked at by themselves.
+# Up to so many objects their lists are looked at by themselves. Of more objects, turning all lists round takes as long
+# as looking at them this many times, and is done once they have been asked for as often.
 _FEW = 1_000
+_ASKED_MAX = 16
 # ASCII characters that are neither letters nor digits. Nothing beyond ASCII, of which two libraries may differ.
 _BETWEEN = r"[\x00-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+"
 
@@ -75,11 +77,19 @@ class Values(IndexKind):
     def keep(self, term: Predicate, entries: Entries) -> Mask | None:
         field = "words" if self._words else "values"
         if len(entries) <= _FEW:
-            found = self._found(term, Listed.of(entries.column(field)))
+            return self._listed(term, entries.column(field))
+        asked: list[None] = entries.cached("asked", lambda all: [])
+        asked.append(None)
+        if len(asked) <= _ASKED_MAX:
+            found = self._listed(term, entries.all.column(field))
         else:
             found = self._found(term, entries.cached("inverted", lambda all: Inverted.of(all.column(field))))
-            found = None if found is None else found[entries.selected]
-        return found
+        return None if found is None else found[entries.selected]
+
+    def _listed(self, term: Predicate, lists: pa.ChunkedArray) -> Mask | None:
+        each = [self._found(term, Listed.of(chunk)) for chunk in lists.chunks]
+        known = [one for one in each if one is not None]
+        return np.concatenate(known) if known and len(known) == len(each) else None
 
     def _found(self, term: Predicate, lists: Inverted | Listed) -> Mask | None:
         return self._having_words(term, lists) if self._words else self._having(term, lists)
