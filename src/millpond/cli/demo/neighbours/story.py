@@ -63,7 +63,7 @@ class Story:
         self.session.output.say(text)
 
     def _create(self, pond: Pond) -> Stream:
-        from millpond import KdTree
+        from millpond import Boxes, KdTree, Values
         from millpond.gridpocket import SCHEMA
 
         return pond.create_stream(
@@ -73,6 +73,7 @@ class Story:
             event_time="date",
             partition="30d",
             layout=KdTree("latitude", "longitude", buckets=BUCKETS),
+            indexes=[Boxes("latitude", "longitude"), Values("city")],
         )
 
     def _begin(self, stream: Stream) -> None:
