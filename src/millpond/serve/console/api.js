@@ -6,7 +6,7 @@ const TOKEN = "millpond.token";
 // Words that end a route; a name with one of them is written with %2F, see docs/rest.md.
 const WORDS = new Set([
   "records", "scan", "get", "count", "explain", "map", "segments", "status", "settle", "truncate", "vacuum", "pipelines",
-  "groups", "replay", "queries", "reindex",
+  "groups", "replay", "queries", "reindex", "analyse", "relayout",
 ]);
 
 // What the server answered with: a code, the cause and the fix. Status 0: it did not answer.
