@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.archive.checksums import block_checksums
 from millpond.archive.objects import ROW_GROUP_ROWS
+from millpond.archive.reader import Condition, ObjectToRead, read_object
 from millpond.archive.row_groups import row_groups
 from millpond.archive.stream_archive import SettledSnapshot
 from millpond.errors import InvalidInput
-from millpond.model.evaluate import filter_batch
+from millpond.model.evaluate import Filter, filter_batch
 from millpond.model.predicate import And, Compare, In, IsNull, Not, Or, Predicate, StartsWith, columns_of
 from millpond.model.schema import stored_schema
 from tests.archive.settled_stream import SCHEMA, SettledStream, expected, records
@@ -38,7 +40,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> SettledSnapshot:
 def groups_read(snapshot: SettledSnapshot, predicate: Predicate) -> list[int]:
     file = pq.ParquetFile(f"{snapshot.root}/{snapshot.objects.paths[0]}")
     assert file.num_row_groups == 3
-    return row_groups(file, predicate, pa.schema([snapshot.schema.field(n) for n in sorted(columns_of(predicate))]))
+    judged = pa.schema([snapshot.schema.field(name) for name in sorted(columns_of(predicate))])
+    return row_groups(file, predicate, judged, ours=True)
 
 
 def offsets(snapshot: SettledSnapshot, predicate: Predicate) -> list[int]:
@@ -113,6 +116,23 @@ def test_nan_is_found_in_every_row_group(tmp_path: Path) -> None:
         Compare("!=", "temp", 5.0),
     ):
         assert offsets(snapshot, predicate) == [3, size - 3]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_nan_is_found_in_objects_that_another_tool_rewrote(large: SettledSnapshot, indexed: bool) -> None:
+    """pyarrow copies what a footer says of its writer, and writes statistics that leave NaN out. An index that was
+    rebuilt knows the checksums of such an object."""
+    mine = pq.read_table(f"{large.root}/{large.objects.paths[0]}").slice(0, 4)
+    temp = pa.array([1.0, 2.0, 3.0, math.nan])
+    path = Path(large.root) / "part-00000.parquet"
+    pq.write_table(mine.set_column(mine.schema.get_field_index("temp"), "temp", temp), path, row_group_size=2)
+    assert b"millpond.format" in pq.read_schema(path).metadata
+    data = path.read_bytes()
+    wanted = ObjectToRead(path.name, len(data), block_checksums(data) if indexed else None)
+    predicate = Compare(">", "temp", 100.0)
+    where = Condition(predicate, Filter(predicate, large.schema))
+    found = read_object(large.storage, large.root, wanted, large.schema, ["_offset"], where)
+    assert [offset for batch in found for offset in batch.column("_offset").to_pylist()] == [3]
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millpond.archive.checksums import CheckedFile
+from millpond.archive.objects import parse_name
 from millpond.archive.row_groups import row_groups
 from millpond.archive.shape import conform
 from millpond.errors import Damaged, MillpondError
@@ -41,6 +42,12 @@ class ObjectToRead:
     path: str
     size: int
     checksums: bytes | None
+
+    @property
+    def ours(self) -> bool:
+        """Whether all bytes are checked to be those that we wrote. A rebuilt index has entries for the objects of other
+        engines, too, which do not have our names."""
+        return self.checksums is not None and parse_name(self.path) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ def read_object(
     try:
         with open_object(storage, root, wanted) as source:
             file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
-            for table in _tables(file, schema, columns, where):
+            for table in _tables(file, schema, columns, where, wanted.ours):
                 for batch in table.to_batches(max_chunksize=batch_rows):
                     if batch.num_rows:
                         yield batch
@@ -75,7 +82,7 @@ def read_object(
 
 
 def _tables(
-    file: pq.ParquetFile, schema: pa.Schema, columns: Sequence[str], where: Condition | None
+    file: pq.ParquetFile, schema: pa.Schema, columns: Sequence[str], where: Condition | None, ours: bool
 ) -> Iterator[pa.Table]:
     """A table per row group that has matching rows."""
     projected = pa.schema([schema.field(name) for name in columns])
@@ -86,7 +93,7 @@ def _tables(
     passing = where.passing
     judged = pa.schema([schema.field(name) for name in sorted(passing.columns)])
     rest = pa.schema([field for field in projected if field.name not in passing.columns])
-    for group in row_groups(file, where.predicate, judged):
+    for group in row_groups(file, where.predicate, judged, ours=ours):
         read = _read_group(file, group, judged)
         mask = pa.chunked_array([passing.mask(batch) for batch in read.to_batches()], pa.bool_())
         if not pc.any(mask).as_py():

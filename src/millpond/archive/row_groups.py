@@ -1,7 +1,8 @@
 """Which row groups of an object may hold a matching row, by the statistics in its footer.
 
 The same question as for whole objects, one level down, and the same answer: unknown means read. Statistics of floats
-leave NaN out, by Parquet's rule; those of objects that we wrote are there only if there is none.
+leave NaN out, by Parquet's rule; those of objects that we wrote are there only if there is none. Which objects these
+are the caller says: what is written in a footer goes along when another tool rewrites the object.
 """
 
 from __future__ import annotations
@@ -10,18 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millpond.archive.footer_stats import chunk_range, column_places, complete
-from millpond.archive.objects import FORMAT
 from millpond.model.predicate import Predicate
 from millpond.model.prune import may_match
 from millpond.model.stats import Stats
 
 
-def row_groups(file: pq.ParquetFile, predicate: Predicate, columns: pa.Schema) -> list[int]:
-    """The row groups to read; `columns` are those of the predicate, with the types it is meant for."""
+def row_groups(file: pq.ParquetFile, predicate: Predicate, columns: pa.Schema, *, ours: bool) -> list[int]:
+    """The row groups to read; `columns` are those of the predicate, with the types it is meant for. `ours`: we wrote
+    these very bytes."""
     metadata, there = file.metadata, file.schema_arrow
     if metadata.num_row_groups <= 1:
         return list(range(metadata.num_row_groups))  # the index entry has decided already
-    ours = FORMAT in (metadata.metadata or {})
     usable = [
         field
         for field in columns
