@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from millpond.model.predicate import (
@@ -24,6 +25,8 @@ from millpond.model.predicate import (
     StartsWith,
     Unknown,
 )
+from millpond.model.prune import may_match
+from millpond.model.stats import Stats, collect_stats
 from millpond.spark.catalyst import translate
 
 COLUMNS = ["b", "i", "l", "f", "d", "m", "t", "day", "at", "flag", "st"]
@@ -137,3 +140,19 @@ def test_a_list_is_a_conjunction() -> None:
     text = json.dumps([node("IsNull", column("i")), node("IsNotNull", column("l"))])
     assert translate(text, COLUMNS) == And((IsNull("i"), Not(IsNull("l"))))
     assert translate("[]", COLUMNS) == And(())
+
+
+@pytest.mark.parametrize(("kind", "most"), [("int", 2**31 - 1), ("bigint", 2**63 - 1)])
+@pytest.mark.parametrize(
+    ("op", "value"), [("EqualTo", 0), ("LessThanOrEqual", 0), ("GreaterThan", -1), ("GreaterThanOrEqual", 0)]
+)
+def test_what_is_beyond_an_integer_may_come_out_as_its_greatest(kind: str, most: int, op: str, value: int) -> None:
+    """By the session's settings a cast of a large float gives the end of the type: such rows are never ruled out."""
+    compared = node(op, cast(column("d", "double"), kind), literal(kind, str(most + value)))
+    batch = pa.record_batch([pa.array([1e30, 2e30])], ["d"])
+    found = may_match(translated(compared), Stats.gather(batch.schema, [collect_stats(batch)], [2]))
+    assert found.keep.tolist() == [True]
+    small = pa.record_batch([pa.array([1.0, 2.0])], ["d"])
+    if op != "LessThanOrEqual":
+        found = may_match(translated(compared), Stats.gather(small.schema, [collect_stats(small)], [2]))
+        assert found.keep.tolist() == [False], "what is below it is ruled out as ever"

@@ -17,6 +17,7 @@ Not thread-safe: the archive serialises its use.
 from __future__ import annotations
 
 import contextlib
+import logging
 import posixpath
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +65,8 @@ from millpond.storage.protocol import Storage
 
 # The boundary of a generation that has ended: no record of it is ever beyond.
 ENDED = 2**63 - 1
+
+_LOG = logging.getLogger(__name__)
 
 
 class Refused(Exception):
@@ -381,15 +384,17 @@ class Ledger:
         ) from error
 
     def _adopt(self, state: TableState) -> TableState:
-        """Our own commit happened: no need to read what we know, unless another writer added to it."""
-        try:
-            newest = self.delta.refresh()
-        except UNREADABLE as error:
-            raise self._unreadable(error) from error
+        """Our own commit happened: no need to read what we know, unless another writer added to it. Nothing is raised
+        from here on: to the caller a failure would mean that the commit does not stand, and its objects may go."""
         self.state = state
-        if newest != state.version:
-            self.refresh()
-        return self.state
+        try:
+            if self.delta.refresh() != state.version:
+                self.refresh()
+        except (*UNREADABLE, MillpondError) as error:
+            _LOG.warning(
+                "version %d of %s stands, what came after it is not known: %s", state.version, self.root, error
+            )
+        return state if self.state is None else self.state
 
     def _load(self) -> None:
         try:

@@ -9,6 +9,7 @@ Immutable. A commit makes a new one from the last; what pruning derives is compu
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -77,6 +78,13 @@ class ObjectIndex:
         """Relative to the stream's directory."""
         paths: list[str] = self._entries.column(PATH).to_pylist()
         return paths
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Tells apart which objects there are and in which order: answers about them are by place."""
+        found = hashlib.blake2b("\0".join(self.paths).encode(), digest_size=16)
+        found.update(self.sizes.tobytes())
+        return found.digest()
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:

@@ -68,7 +68,7 @@ class Compare(_Node, frozen=True, tag="compare"):
 
     def __post_init__(self) -> None:
         _check_op(self.op)
-        _check_column(self.column)
+        _own_column(self, "column")
         msgspec.structs.force_setattr(self, "value", _literal(self.value))
 
     def __eq__(self, other: object) -> bool:
@@ -87,7 +87,7 @@ class In(_Node, frozen=True, tag="in"):
     values: tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        _check_column(self.column)
+        _own_column(self, "column")
         msgspec.structs.force_setattr(self, "values", tuple(map(_literal, self.values)))
 
     def __eq__(self, other: object) -> bool:
@@ -107,7 +107,7 @@ class IsNull(_Node, frozen=True, tag="is_null"):
     column: Column
 
     def __post_init__(self) -> None:
-        _check_column(self.column)
+        _own_column(self, "column")
 
 
 class StartsWith(_Node, frozen=True, tag="starts_with"):
@@ -115,7 +115,7 @@ class StartsWith(_Node, frozen=True, tag="starts_with"):
     prefix: str
 
     def __post_init__(self) -> None:
-        _check_column(self.column)
+        _own_column(self, "column")
         _literal(self.prefix)
 
 
@@ -126,7 +126,7 @@ class Like(_Node, frozen=True, tag="like"):
     pattern: str
 
     def __post_init__(self) -> None:
-        _check_column(self.column)
+        _own_column(self, "column")
         _literal(self.pattern)
 
 
@@ -137,8 +137,8 @@ class CompareColumns(_Node, frozen=True, tag="compare_columns"):
 
     def __post_init__(self) -> None:
         _check_op(self.op)
-        _check_column(self.left)
-        _check_column(self.right)
+        _own_column(self, "left")
+        _own_column(self, "right")
 
 
 class Near(_Node, frozen=True, tag="near"):
@@ -153,8 +153,8 @@ class Near(_Node, frozen=True, tag="near"):
     meters: float
 
     def __post_init__(self) -> None:
-        _check_column(self.lat)
-        _check_column(self.lon)
+        _own_column(self, "lat")
+        _own_column(self, "lon")
         for name, most in (("to_lat", 90.0), ("to_lon", 180.0), ("meters", math.inf)):
             value = float(getattr(self, name))
             if not abs(value) <= most or math.isinf(value):
@@ -373,6 +373,14 @@ def _tag_literals(plain: Any) -> Any:
 def _check_op(op: str) -> None:
     if op not in OPS:
         raise InvalidPredicate(f"{op!r} is not a comparison", hint=f"there are {' '.join(OPS)}")
+
+
+def _own_column(node: _Node, name: str) -> None:
+    """A path of one part is the column of that name: whoever looks for text must find it."""
+    column: Column = getattr(node, name)
+    _check_column(column)
+    if not isinstance(column, str) and len(column) == 1:
+        msgspec.structs.force_setattr(node, name, column[0])
 
 
 def _check_column(column: Column) -> None:

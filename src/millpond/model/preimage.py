@@ -133,6 +133,15 @@ def day_of(zone: Zone) -> Step:
     )
 
 
+def open_ended(least: int, most: int) -> Step:
+    """A cast that makes of what is beyond the ends of its type the end itself, or fails: nobody knows which."""
+    return lambda out: Range(
+        None if out.low is None or out.low <= least else out.low,
+        None if out.high is None or out.high >= most else out.high,
+        exact=False,
+    )
+
+
 def midnight_of(zone: Zone) -> Step:
     """The timestamp of a date."""
     return lambda out: _each(

@@ -126,6 +126,8 @@ def _keep(node: Predicate, stats: Stats) -> Mask:
         case IsNull(str(name)):
             some: Mask = stats.columns[name].null_counts != 0
             return some
+        case IsNull(tuple()) | Not(IsNull(tuple())):
+            return np.ones(len(stats), dtype=np.bool_)  # of a field inside a struct nothing is known
         case Not(IsNull(str(name))):
             return ~stats.all_null(name)
         case CompareColumns("<=>") | Not(CompareColumns()):

@@ -21,6 +21,7 @@ from millpond.model.preimage import (
     day_of,
     divided,
     midnight_of,
+    open_ended,
     plus,
     plus_days,
     plus_months,
@@ -96,8 +97,10 @@ def _cast(target: str, inner: Derived, zone: Zone | None) -> Derived | None:
             return inner.then("timestamp", midnight_of(zone))
         case "timestamp", "bigint":
             return inner.then("integer", divided(_SECONDS))
-        case "floating", ("int" | "bigint") if not inner.steps:
-            return inner.then("integer")._replace(nan=True)
+        case "floating", ("int" | "bigint") as kind if not inner.steps:
+            # What is too large for the type comes out as its greatest number, or fails, by the session's settings.
+            top = 1 << (31 if kind == "int" else 63)
+            return inner.then("integer", open_ended(-top, top - 1))._replace(nan=True)
         case ("floating", "double") | ("integer", "bigint"):
             return inner
     return None

@@ -78,7 +78,7 @@ class SessionPlanner:
         self._lock = threading.Lock()
         self._streams: dict[str, ServedStream] = {}
         self._sources: dict[str, Callable[[QueryFigures], Java]] = {}
-        self._tables: dict[str, tuple[tuple[int, int, int], Java]] = {}
+        self._tables: dict[str, tuple[tuple[int, bytes], Java]] = {}
         self._figures: OrderedDict[str, QueryFigures] = OrderedDict()
         self.attachments: dict[int, Any] = {}
         """By the identity of the pond, so that attaching twice is attaching once. For `views` to look after."""
@@ -116,9 +116,9 @@ class SessionPlanner:
         return f"{stream.pond_id} {settled.root}"
 
     def table(self, key: str, settled: SettledSnapshot) -> Java:
-        """The snapshot's objects in the JVM: loaded anew only if they have changed."""
+        """The snapshot's objects in the JVM: loaded anew only if they, or their order, have changed."""
         objects = settled.objects
-        state = (settled.version, len(objects), objects.bytes_total)
+        state = (settled.version, objects.digest)
         with self._lock:
             known = self._tables.get(key)
         if known is None or known[0] != state:

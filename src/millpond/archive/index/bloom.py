@@ -57,6 +57,10 @@ class Bloom(IndexKind):
             raise InvalidValue(f"{self.spec.key}: bytes_max={bytes_max!r}", hint=f"64 to {1 << 28}")
         self._rate, self._bytes_max = float(rate), bytes_max
 
+    @property
+    def entry_key(self) -> str:
+        return self.spec.key
+
     def fields(self, schema: pa.Schema) -> list[pa.Field]:
         found = schema.field(self.column).type
         if not comparable(found):

@@ -49,6 +49,10 @@ class Boxes(IndexKind):
             raise InvalidValue(f"{self.spec.key}: {boxes!r} boxes", hint=f"1 to {BOXES_MAX}")
         self._boxes = boxes
 
+    @property
+    def entry_key(self) -> str:
+        return self.spec.key
+
     def fields(self, schema: pa.Schema) -> list[pa.Field]:
         for column in self.columns:
             found = schema.field(column).type

@@ -12,6 +12,7 @@ value, a kind that raises, an answer of the wrong length all mean that the objec
 from __future__ import annotations
 
 import abc
+import zlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -67,6 +68,14 @@ class IndexKind(abc.ABC):
     def column(self) -> str:
         """The first column; the only one of most kinds."""
         return self._spec.columns[0]
+
+    @property
+    def entry_key(self) -> str:
+        """What its entries are called in index files. Those that were made under other options have another name, and
+        are not known: what a value means may depend on them. A kind whose entries mean the same under all its options
+        gives `spec.key`."""
+        options = self._spec.options
+        return self._spec.key + (f"#{zlib.crc32(repr(options).encode()):08x}" if options else "")
 
     def check(self, schema: pa.Schema) -> None:
         """Raise `InvalidValue` if it cannot work on these columns. `schema` is the stream's, and has them."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.archive.index.kind import IndexKind
@@ -133,12 +132,12 @@ class _Walk:
             return None
         try:
             answer = kind.keep(term, entries)
+            mask = None if answer is None else np.asarray(answer)
         except Exception as error:  # whatever user code raises: the objects are read
             self._failures[key] = f"{type(error).__name__}: {error}"
             return None
-        if answer is None:
+        if mask is None:
             return None
-        mask: npt.NDArray[np.bool_] = np.asarray(answer)
         if mask.dtype != np.bool_ or mask.shape != (len(entries),):
             self._failures[key] = f"an answer of {mask.dtype}{mask.shape} about {len(entries)} objects"
             return None

@@ -1,6 +1,7 @@
 """The indexes of one stream: its kinds made ready for its schema, the columns of their entries, and how these are made.
 
-In an index file the value `values` of the index `values(city)` is the column `values(city).values`.
+In an index file the value `values` of the index `values(city)` is the column `values(city).values`; see
+`IndexKind.entry_key`.
 """
 
 from __future__ import annotations
@@ -81,12 +82,12 @@ def indexes_for(specs: Sequence[Spec], schema: pa.Schema) -> StreamIndexes:
     for spec in specs:
         try:
             kind = INDEXES.make(spec)
-            fields = {f.name: pa.field(f"{spec.key}.{f.name}", f.type) for f in kind.fields(schema)}
+            fields = {f.name: pa.field(f"{kind.entry_key}.{f.name}", f.type) for f in kind.fields(schema)}
             used.append(KindInUse(kind, fields))
         except Exception as error:  # user code must not keep a stream from being read
             reason = error.message if isinstance(error, MillpondError) else f"{type(error).__name__}: {error}"
             warnings.append(f"index {spec.key} is not used, its objects are read: {reason}")
-            unknown.append(f"{spec.key}.")
+            unknown += [f"{spec.key}.", f"{spec.key}#"]
     return StreamIndexes(tuple(used), tuple(unknown), tuple(warnings))
 
 

@@ -52,6 +52,10 @@ class Values(IndexKind):
             raise InvalidValue(f"{self.spec.key}: words={words!r}", hint="true or false")
         self._limit, self._words = limit, words
 
+    @property
+    def entry_key(self) -> str:
+        return self.spec.key
+
     def fields(self, schema: pa.Schema) -> list[pa.Field]:
         found = schema.field(self.column).type
         if not comparable(found):
