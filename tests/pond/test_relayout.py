@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 import millpond
+from millpond.archive.relayout import Overtaken
 from millpond.model import predicate as predicates
 from millpond.pond import relayouting as module
 from millpond.wire.relayout import run
@@ -169,7 +171,6 @@ def test_one_that_is_not_heard_of_is_given_up(ponds: Ponds) -> None:
 @pytest.mark.embedded
 def test_a_unit_that_is_overtaken_is_planned_again(stream: Any) -> None:
     relayouts = stream.relayouting
-    ticket = relayouts.begin("me", 0)
     overtaken = []
 
     def rewrite(ticket: Any, units: Any) -> Any:
@@ -178,11 +179,60 @@ def test_a_unit_that_is_overtaken_is_planned_again(stream: Any) -> None:
                 overtaken.append(stream.archive.compact(least_objects=2, object_bytes_min=10**9))
             yield unit, reports
 
-    report = run(relayouts, "grid/places", ticket, rewrite)
+    report = run(relayouts, "grid/places", "me", 0, rewrite)
     assert overtaken[0] is not None
     assert report.units == 1
     assert stream.count() == 4_100
     assert not relayouts.alive()
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("settles", ["before the plan", "while it is rewritten"])
+def test_a_column_that_is_added_meanwhile_keeps_its_values(pond: Any, stream: Any, settles: str) -> None:
+    relayouts = stream.relayouting
+    added = []
+
+    def add_a_column() -> None:
+        if not added:
+            pond.alter_stream("grid/places", PLACES.append(pa.field("note", pa.string())))
+            stream.append([{"vid": "new", "lat": 43.1, "lon": 6.1, "note": "kept"}] * 50)
+            added.append(stream.settle())
+            # Small objects are merged, and the units that were planned before are overtaken.
+            assert stream.archive.compact(least_objects=2, object_bytes_min=10**9) is not None
+
+    class Altered:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(relayouts, name)
+
+        def plan(self, relayout: str) -> Any:
+            if settles == "before the plan":
+                add_a_column()
+            return relayouts.plan(relayout)
+
+        def commit(self, relayout: str, unit: Any, reports: Any) -> Any:
+            if settles == "while it is rewritten":
+                add_a_column()
+            return relayouts.commit(relayout, unit, reports)
+
+    report = run(Altered(), "grid/places", "me", 0, relayouts.rewrite)  # type: ignore[arg-type]
+    assert (report.units, report.rows) == (1, 4_150)
+    assert stream.count("note = 'kept'") == 50
+    assert stream.count() == 4_150
+    assert not pond.verify().findings
+
+
+@pytest.mark.embedded
+def test_a_rewrite_that_does_not_know_a_column_is_refused(pond: Any, stream: Any) -> None:
+    relayouts = stream.relayouting
+    before = relayouts.begin("me", 0)
+    pond.alter_stream("grid/places", PLACES.append(pa.field("note", pa.string())))
+    units = relayouts.plan(before.id)
+    with pytest.raises(Overtaken):
+        list(relayouts.rewrite(before, units))
+    older = [replace(unit, schema_version=0) for unit in units]
+    ((_, reports),) = relayouts.rewrite(before, older)
+    assert relayouts.commit(before.id, units[0], reports) is None, "whatever a task did, its report says what it knew"
+    assert relayouts.commit(before.id, older[0], reports) is not None, "without a column of later nothing is amiss"
 
 
 @pytest.mark.embedded
@@ -199,7 +249,7 @@ def test_one_that_is_always_overtaken_gives_up(stream: Any) -> None:
             return None
 
     with pytest.raises(millpond.errors.SettleConflict, match="changed each of the 4 times"):
-        run(Restless(), "grid/places", relayouts.begin("me", 0), relayouts.rewrite)  # type: ignore[arg-type]
+        run(Restless(), "grid/places", "me", 0, relayouts.rewrite)  # type: ignore[arg-type]
     assert not relayouts.alive()
     assert stream.count() == 4_100
 

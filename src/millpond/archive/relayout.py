@@ -13,7 +13,8 @@ What makes it safe: nothing exists before the commit. A unit that was committed 
 after a crash plans only the rest. What a part wrote is read back from disk before it is reported, and the commit takes
 place only if the parts together hold the very rows of the unit's objects (see `proof`). The commit is on top of
 whatever others have committed meanwhile, as long as all of the unit's objects are still there; otherwise the unit is
-`Overtaken`, nothing of it is visible, and it is planned again. Files of replaced objects stay for older snapshots.
+`Overtaken`, nothing of it is visible, and it is planned again. So it is if whoever rewrites it knows the stream as it
+was before a column was added that the unit's objects may have. Files of replaced objects stay for older snapshots.
 """
 
 from __future__ import annotations
@@ -56,18 +57,21 @@ _PROOF = b"millpond.proof"
 
 
 class Overtaken(Exception):
-    """Objects of the unit are not in the table any more: merged, dropped or truncated meanwhile."""
+    """The stream has gone on: objects of the unit were merged, dropped or truncated meanwhile, or they have columns
+    that whoever was to rewrite it does not know."""
 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """Objects of one time partition that are to be rewritten together; `entries` are theirs."""
+    """Objects of one time partition that are to be rewritten together; `entries` are theirs. `schema_version`: they
+    have no column that the stream did not have at that version."""
 
     start: int
     seconds: int
     loaded: bool
     generation: int
     version: int
+    schema_version: int
     parts: int
     entries: pa.Table = field(repr=False)
 
@@ -83,6 +87,10 @@ class Unit:
     @property
     def rows(self) -> int:
         return sum(self.entries.column(ROWS).to_pylist())
+
+    def is_known_to(self, definition: StreamDefinition) -> bool:
+        """Whether one who knows the stream as this can rewrite it without leaving anything out."""
+        return self.generation == definition.generation and self.schema_version <= definition.schema_version
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,7 @@ class _Proven(msgspec.Struct, frozen=True):
     part: int
     rows: int
     places: str
+    schema_version: int
     whole_rows: int = 0
     whole_places: str = ""
 
@@ -126,7 +135,8 @@ class _Proven(msgspec.Struct, frozen=True):
 
 
 def plan(snapshot: SettledSnapshot, definition: StreamDefinition, model: Model, *, object_bytes_min: int) -> list[Unit]:
-    """The partitions of a snapshot that do not lie as the model says, oldest first."""
+    """The partitions of a snapshot that do not lie as the model says, oldest first. `definition`: not older than the
+    snapshot."""
     objects = snapshot.objects
     loaded = objects.prune(Compare("=", STREAMLET, definition.load_streamlet)).keep
     found: dict[tuple[str, bool], list[int]] = {}
@@ -139,7 +149,8 @@ def plan(snapshot: SettledSnapshot, definition: StreamDefinition, model: Model, 
         entries = objects.entries.take(pa.array(places))
         name = parse_name(objects.paths[places[0]])
         assert name is not None, "only objects with a name of ours are looked at"
-        unit = Unit(name.start, name.seconds, of_loads, snapshot.generation, snapshot.version, 1, entries)
+        known = snapshot.generation, snapshot.version, definition.schema_version
+        unit = Unit(name.start, name.seconds, of_loads, *known, 1, entries)
         if not _lies_right(entries, unit.bytes, model, object_bytes_min):
             units.append(replace(unit, parts=model.levels.at_most(-(-unit.bytes // PART_BYTES))))
     return sorted(units, key=lambda unit: (unit.start, unit.loaded))
@@ -175,7 +186,10 @@ def rewrite(
     *,
     object_bytes_min: int,
 ) -> pa.Table:
-    """Write the part's objects; its report. What was written is removed again if anything fails."""
+    """Write the part's objects; its report. What was written is removed again if anything fails. `Overtaken` if the
+    definition is older than the unit."""
+    if not unit.is_known_to(definition):
+        raise Overtaken(unit.start)
     schema = stored_schema(definition.schema)
     newest, model = model, _suited(storage, root, schema, model, unit)
     named = adapted(newest.id, model.id)
@@ -211,7 +225,8 @@ def rewrite(
         except BaseException:
             writer.discard()
             raise
-    said = _Proven(part, kept.rows, str(kept.places), whole.rows, str(whole.places) if part == 0 else "")
+    of_all = (whole.rows, str(whole.places)) if part == 0 else (0, "")
+    said = _Proven(part, kept.rows, str(kept.places), definition.schema_version, *of_all)
     return report.replace_schema_metadata({_PROOF: msgspec.json.encode(said)})
 
 
@@ -258,8 +273,8 @@ def _write(writer: ObjectWriter, unit: Unit, held: list[pa.Table]) -> None:
 
 
 def commit(storage: Storage, ledger: Ledger, unit: Unit, reports: Sequence[pa.Table]) -> RelayoutReport:
-    """Put the parts' objects in the place of the unit's. `Overtaken` if those are not all there any more;
-    `SettleFailed` if the commit did not happen."""
+    """Put the parts' objects in the place of the unit's. `Overtaken` if those are not all there any more, or were
+    rewritten by one who did not know all columns; `SettleFailed` if the commit did not happen."""
     definition = ledger.definition
     _check_proof(definition, unit, reports)
     joined = pa.concat_tables([one for one in reports if one.num_rows], promote_options="default")
@@ -299,6 +314,8 @@ def _check_proof(definition: StreamDefinition, unit: Unit, reports: Sequence[pa.
         whole = sum((Proof(one.whole_rows, int(one.whole_places)) for one in said if one.part == 0), Proof())
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
         raise InvalidInput(f"not a report of a relayout: {error}", hint="send what `rewrite` gave") from None
+    if any(one.schema_version < unit.schema_version for one in said):
+        raise Overtaken(unit.start)
     if sorted(one.part for one in said) != list(range(unit.parts)) or parts != whole or parts.rows != unit.rows:
         raise Damaged(
             f"the relayout of {definition.name} would turn {unit.rows} rows into {parts.rows} that are not the same",

@@ -107,6 +107,11 @@ class StreamArchive:
         names = [name for name in self._storage.list(directory) if commit_version(name.rpartition("-")[0]) is not None]
         return [posixpath.join(directory, name) for name in names]
 
+    @property
+    def definition(self) -> StreamDefinition:
+        """The stream, not older than any snapshot that was taken before."""
+        return self._ledger.definition
+
     def snapshot(self, *, refresh: bool = False) -> SettledSnapshot:
         """The newest version that this process knows; with `refresh`, that there is (waits for a running writer)."""
         if refresh:

@@ -401,7 +401,7 @@ class RemoteStream:
             return report
         relayouts = RemoteRelayouts(self._connection, self._name, self.id)
         rewrite = importlib.import_module("millpond.spark.relayout").rewriting(spark)
-        return run(relayouts, self._name, relayouts.begin(secrets.token_hex(8), least), rewrite, progress)
+        return run(relayouts, self._name, secrets.token_hex(8), least, rewrite, progress)
 
     def truncate(self, *, preview: bool = False) -> TruncatePlan:
         """Discard all records, live and settled, at one moment; its next generation begins, empty, at offset 0.

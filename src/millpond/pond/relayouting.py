@@ -110,13 +110,14 @@ class Relayouting:
 
     def begin(self, owner: str, object_bytes_min: int | None, lease_seconds: float = 0.0) -> RelayoutTicket:
         """See `Relayouts.begin`."""
-        definition, chosen = self._definition(), object_bytes_min
+        chosen = object_bytes_min
         self._layout()
         if self._archive.model() is None and len(self._archive.snapshot(refresh=True).objects):
             self.analyse("7d", 0.0, swap=True)
         known = self._archive.model()
         model = "" if known is None else known.model.encode().decode()
         least = self._settings.object_bytes_min if chosen is None else chosen
+        definition = self._archive.definition  # as it is now: an analysis may have taken its time
         with self._lock:
             self._refuse_second(owner)
             ticket = RelayoutTicket(
@@ -132,7 +133,7 @@ class Relayouting:
         if not ticket.model:
             return []
         model = decode_model(ticket.model)
-        units = plan(snapshot, self._definition(), model, object_bytes_min=ticket.object_bytes_min)
+        units = plan(snapshot, self._archive.definition, model, object_bytes_min=ticket.object_bytes_min)
         with self._lock:
             current = self._own(relayout)
             current.units, current.reports = {(unit.start, unit.loaded): unit for unit in units}, {}

@@ -397,8 +397,7 @@ class Stream:
         if spark is not None:
             rewrite = importlib.import_module("millpond.spark.relayout").rewriting(spark)
         least = None if object_bytes_min is None else parse_bytes(object_bytes_min)
-        ticket = self.relayouting.begin(f"here/{threading.get_ident()}", least)
-        return run(self.relayouting, self._name, ticket, rewrite, progress)
+        return run(self.relayouting, self._name, f"here/{threading.get_ident()}", least, rewrite, progress)
 
     def truncate(self, *, preview: bool = False) -> TruncatePlan:
         """Discard all records, live and settled, at one moment; its next generation begins, empty, at offset 0.

@@ -1,8 +1,9 @@
 """What those who rewrite settled objects agree on with the pond: see `archive.relayout`.
 
 A relayout begins, plans units, has their parts rewritten (by tasks of Spark, or in its own process), and commits one
-unit after the other. One of a stream at a time. Nothing of it is kept across a restart: what was committed lies as it
-should, and the next relayout plans the rest.
+unit after the other. One of a stream at a time. For what was overtaken it begins anew, so that its tasks know the
+stream as it is by then. Nothing of it is kept across a restart: what was committed lies as it should, and the next
+relayout plans the rest.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from millpond.archive.relayout import RelayoutReport, Unit
 from millpond.errors import Fenced, MillpondError, SettleConflict
+from millpond.model.stored_definition import decode_definition
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +95,7 @@ class _Said(msgspec.Struct, frozen=True):
     loaded: bool
     generation: int
     version: int
+    schema_version: int
     parts: int
 
 
@@ -101,7 +104,8 @@ _UNIT = b"millpond.unit"
 
 def encode_unit(unit: Unit) -> bytes:
     """A unit for who rewrites it elsewhere."""
-    said = _Said(unit.start, unit.seconds, unit.loaded, unit.generation, unit.version, unit.parts)
+    known = unit.generation, unit.version, unit.schema_version
+    said = _Said(unit.start, unit.seconds, unit.loaded, *known, unit.parts)
     return encode_table(unit.entries.replace_schema_metadata({_UNIT: msgspec.json.encode(said)}))
 
 
@@ -110,52 +114,73 @@ def decode_unit(data: bytes) -> Unit:
     entries = decode_table(data)
     said = msgspec.json.decode(entries.schema.metadata[_UNIT], type=_Said)
     plain = entries.replace_schema_metadata(None)
-    return Unit(said.start, said.seconds, said.loaded, said.generation, said.version, said.parts, plain)
+    known = said.generation, said.version, said.schema_version
+    return Unit(said.start, said.seconds, said.loaded, *known, said.parts, plain)
 
 
 # Units and the ticket: the reports of all parts of each unit, in any order of units.
 Rewrite = Callable[[RelayoutTicket, Sequence[Unit]], Iterator[tuple[Unit, list[pa.Table]]]]
+# Start and kind of a unit.
+_Place = tuple[int, bool]
 # Bytes done, of how many.
 Progress = Callable[[int, int], None]
 
 
 def run(
-    relayouts: Relayouts, stream: str, ticket: RelayoutTicket, rewrite: Rewrite, progress: Progress | None = None
+    relayouts: Relayouts,
+    stream: str,
+    owner: str,
+    object_bytes_min: int | None,
+    rewrite: Rewrite,
+    progress: Progress | None = None,
 ) -> RelayoutReport:
-    """Plan, rewrite and commit until everything lies as the model says. The relayout is ended whatever happens."""
-    try:
-        with _renewed(relayouts, ticket):
-            return _run(relayouts, stream, ticket, rewrite, progress)
-    finally:
-        with contextlib.suppress(MillpondError):  # its lease ends by itself
-            relayouts.end(ticket.id)
-
-
-def _run(
-    relayouts: Relayouts, stream: str, ticket: RelayoutTicket, rewrite: Rewrite, progress: Progress | None
-) -> RelayoutReport:
+    """Begin, plan, rewrite and commit until everything lies as the model says. The relayout is ended whatever
+    happens."""
     total = RelayoutReport(stream, -1)
-    overtaken: set[tuple[int, bool]] | None = None
-    for _ in range(_ROUNDS):
-        units = relayouts.plan(ticket.id)
-        if overtaken is not None:
-            units = [unit for unit in units if (unit.start, unit.loaded) in overtaken]
-        overtaken = set()
-        done, size = total.bytes_before, sum(unit.bytes for unit in units)
-        for unit, reports in rewrite(ticket, units) if units else ():
-            report = relayouts.commit(ticket.id, unit, reports)
-            if report is None:
-                overtaken.add((unit.start, unit.loaded))
-            else:
-                total += report
-            if progress is not None:
-                progress(total.bytes_before, done + size)
-        if not overtaken:
-            return total
+    overtaken: set[_Place] | None = None
+    ticket: RelayoutTicket | None = None
+    try:
+        for _ in range(_ROUNDS):
+            ticket = relayouts.begin(owner, object_bytes_min)
+            with _renewed(relayouts, ticket):
+                total, overtaken = _round(relayouts, ticket, overtaken, total, rewrite, progress)
+            if not overtaken:
+                return total
+    finally:
+        if ticket is not None:
+            with contextlib.suppress(MillpondError):  # its lease ends by itself
+                relayouts.end(ticket.id)
     raise SettleConflict(
         f"{len(overtaken or ())} time partitions of {stream} changed each of the {_ROUNDS} times they were rewritten",
         hint="what was rewritten stays; run it again when fewer others write",
     )
+
+
+def _round(
+    relayouts: Relayouts,
+    ticket: RelayoutTicket,
+    wanted: set[_Place] | None,
+    total: RelayoutReport,
+    rewrite: Rewrite,
+    progress: Progress | None,
+) -> tuple[RelayoutReport, set[_Place]]:
+    """Do what is planned now (of `wanted`); what is done by then, and what was overtaken."""
+    units = relayouts.plan(ticket.id)
+    if wanted is not None:
+        units = [unit for unit in units if (unit.start, unit.loaded) in wanted]
+    definition = decode_definition(ticket.definition)
+    ready = [unit for unit in units if unit.is_known_to(definition)]
+    overtaken = {(unit.start, unit.loaded) for unit in units if not unit.is_known_to(definition)}
+    done, size = total.bytes_before, sum(unit.bytes for unit in units)
+    for unit, reports in rewrite(ticket, ready) if ready else ():
+        report = relayouts.commit(ticket.id, unit, reports)
+        if report is None:
+            overtaken.add((unit.start, unit.loaded))
+        else:
+            total += report
+        if progress is not None:
+            progress(total.bytes_before, done + size)
+    return total, overtaken
 
 
 @contextlib.contextmanager
