@@ -36,6 +36,9 @@ ROWS = pa.RecordBatch.from_pydict(
     ),
 )
 
+# What is short for a unit elsewhere; Spark's answer is NULL.
+ABBREVIATED = ("H", "M", "D", "S", "MS", "Q", "W", "Y", "m", "HOURS")
+
 
 @pytest.mark.parametrize(
     ("sql", "rows"),
@@ -65,6 +68,9 @@ ROWS = pa.RecordBatch.from_pydict(
         ("date_trunc('MONTH', t) = '2024-02-01'", [1]),
         ("date_trunc('month', t - INTERVAL 1 DAY) = '2024-02-01'", [1]),
         ("trunc(day, 'YEAR') = '1969-01-01'", [2]),
+        ("TRUNC(t, 'mm') = '2024-02-01'", [1]),
+        ("Date_Trunc('dd', t) = TIMESTAMP '2024-02-29'", [1]),
+        ("date_trunc('hour', day) = '2024-02-29'", [1]),
         ("unix_seconds(t) < 0", [2]),
         ("CAST(f AS INT) = 0", [0]),
         ("CAST(f AS BIGINT) >= 0", [0, 1]),
@@ -115,8 +121,13 @@ def test_literals_are_computed_and_columns_stand_alone(sql: str, predicate: Pred
         ("CAST(t AS DATE) = 3", "3 is not date"),
         ("CAST(s AS DATE) = '2024-01-01'", "is not supported"),
         ("CAST(f AS SMALLINT) = 3", "is not supported"),
-        ("date_trunc('ERA', t) = '2024-01-01'", "is not supported"),
+        ("date_trunc('ERA', t) = '2024-01-01'", "no such unit"),
         ("date_trunc('DAY', DATE '2024-01-01') = day", "write its value"),
+        *((f"date_trunc('{unit}', t) = '2024-01-01'", "no such unit") for unit in ABBREVIATED),
+        *((f"trunc(day, '{unit}') = '2024-01-01'", "no such unit") for unit in (*ABBREVIATED, "DAY", "HOUR")),
+        ("date_trunc(MONTH, t) = '2024-01-01'", "a unit in quotes"),
+        ("date_trunc('MONTH', t, 'UTC') = '2024-01-01'", "a unit in quotes"),
+        ("timestamp_trunc(t, MONTH) = '2024-01-01'", "is not supported"),
         ("DATE '9999-12-31' + INTERVAL 1 DAY > day", "outside the years 1 to 9999"),
         ("'2024-01-01' + INTERVAL 1 DAY > day", "write the literal as DATE"),
         ("t + INTERVAL 1 DAY < t", "with a column, which is not supported"),

@@ -57,8 +57,6 @@ FUNCTIONS = (
     exp.AddMonths,
     exp.Year,
     exp.TsOrDsToDate,
-    exp.TimestampTrunc,
-    exp.DateTrunc,
     exp.UnixSeconds,
 )
 
@@ -104,11 +102,8 @@ def function(node: exp.Expr, operand: Callable[[exp.Expr], Derived | Lit | None]
             only(node, "this", "expression")
             months = _Interval(_integer(node, node.expression), 0, 0, False)
             return _plus(node, _as_date(node, _argument(node, operand)), months)
-    only(node, "this", "unit", "safe")
-    inner = _argument(node, operand)
-    if isinstance(inner, Lit):
-        raise refused(node, "is not supported for a literal: write its value")
-    unit = str(node.args["unit"].name) if node.args.get("unit") else ""
+    only(node, "this", "safe")
+    inner = _of_column(node, _argument(node, operand))
     match node:
         case exp.TsOrDsToDate():
             return _as_date(node, inner)
@@ -116,11 +111,29 @@ def function(node: exp.Expr, operand: Callable[[exp.Expr], Derived | Lit | None]
             return _as_date(node, inner).then("integer", year_of)
         case exp.UnixSeconds() if inner.gives == "timestamp":
             return inner.then("integer", divided(_SECONDS))
-        case exp.DateTrunc() if (step := date_cut(unit)) is not None:
-            return _as_date(node, inner).then("date", step)
-        case exp.TimestampTrunc() if (steps := timestamp_cut(unit, UTC_ZONE)) is not None:
-            return _as_timestamp(node, inner).then("timestamp", *steps)
     raise refused(node)
+
+
+def cut(node: exp.Anonymous, operand: Callable[[exp.Expr], Derived | Lit | None]) -> Derived:
+    """trunc(what, 'unit'), which gives a date, or date_trunc('unit', what), which gives a timestamp."""
+    only(node, "this", "expressions")
+    dated = str(node.this).upper() == "TRUNC"
+    match node.expressions if dated else node.expressions[::-1]:
+        case [what, exp.Literal() as unit] if unit.is_string:
+            inner = _of_column(node, _argument(node, operand, what))
+        case _:
+            raise refused(node, "is not supported: it needs a column and a unit in quotes")
+    if dated and (step := date_cut(unit.name)) is not None:
+        return _as_date(node, inner).then("date", step)
+    if not dated and (steps := timestamp_cut(unit.name, UTC_ZONE)) is not None:
+        return _as_timestamp(node, inner).then("timestamp", *steps)
+    raise refused(node, f"is null for every row: Spark has no such unit as {unit.name!r} for it")
+
+
+def _of_column(node: exp.Expr, inner: Derived | Lit) -> Derived:
+    if isinstance(inner, Lit):
+        raise refused(node, "is not supported for a literal: write its value")
+    return inner
 
 
 def cast_derived(node: exp.Expr, inner: Derived, name: str) -> Derived:
@@ -186,8 +199,10 @@ def _fit(found: Derived, value: Value) -> date | datetime | int:
     raise ValueError(f"{value!r} is not {found.gives}")
 
 
-def _argument(node: exp.Expr, operand: Callable[[exp.Expr], Derived | Lit | None]) -> Derived | Lit:
-    found = operand(node.this)
+def _argument(
+    node: exp.Expr, operand: Callable[[exp.Expr], Derived | Lit | None], what: exp.Expr | None = None
+) -> Derived | Lit:
+    found = operand(node.this if what is None else what)
     if found is None:
         raise refused(node, "is not supported: it needs a column or a literal of dates or timestamps")
     return found

@@ -1,7 +1,8 @@
 """The text of a WHERE clause as sqlglot's tree, and how a part of it is refused.
 
 Invariant: string literals are read by Spark's rules, not by the library's, and no text makes the parser run out of
-stack. Functions of ours that share a name with one that the library knows (`st_distance`) are left to us.
+stack. Functions of ours that share a name with one that the library knows (`st_distance`) are left to us; so are those
+whose units it would spell out (`date_trunc('M', ...)` is null in Spark, not minutes).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from sqlglot.errors import ParseError, SqlglotError
 from millpond.errors import InvalidPredicate
 from millpond.query.sql.literals import unescape
 
+# Spark's names of the functions that cut dates and timestamps to a unit.
+CUTS = ("TRUNC", "DATE_TRUNC")
 # sqlglot takes some 23 stack frames for a pair of parentheses, of the interpreter's 1,000.
 NESTING_MAX = 32
 
@@ -102,5 +105,5 @@ def only(node: exp.Expr, *known: str) -> None:
 
 @functools.cache
 def _parser_of(known: type[Parser]) -> type[Parser]:
-    ours = {name: build for name, build in known.FUNCTIONS.items() if not name.startswith("ST_")}
+    ours = {name: build for name, build in known.FUNCTIONS.items() if not name.startswith("ST_") and name not in CUTS}
     return type("_Parser", (known,), {"FUNCTIONS": ours})

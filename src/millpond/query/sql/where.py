@@ -45,7 +45,7 @@ from millpond.query.sql.literals import INTEGER_BITS, cast, hex_bytes, number
 from millpond.query.sql.operands import Distance, Lit, Operand, Ref
 from millpond.query.sql.places import box, compare_distance, distance, name_of, near
 from millpond.query.sql.times import cast_derived, compare_derived, derived_among, derived_of
-from millpond.query.sql.tree import only, parse, refused, too_deep
+from millpond.query.sql.tree import CUTS, only, parse, refused, too_deep
 
 SQL_BYTES_MAX = 64 * 1024
 _COMPARISONS: dict[type[exp.Expr], str] = {
@@ -215,6 +215,8 @@ class _Translator:
                         return Lit(value.copy_negate() if isinstance(value, Decimal) else -value)
             case exp.Anonymous() if name_of(node) == "st_distance":
                 return distance(node, self._operands(node))
+            case exp.Anonymous() if str(node.this).upper() in CUTS:
+                return times.cut(node, self._timely)
         if isinstance(node, times.FUNCTIONS):
             return times.function(node, self._timely)
         raise refused(node)
