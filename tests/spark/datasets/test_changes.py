@@ -166,6 +166,7 @@ def test_one_name_one_data_set(spark: SparkSession, pond: millpond.Pond, dataset
 def test_views_come_and_go_with_data_sets(
     spark: SparkSession, pond: millpond.Pond, dataset: millpond.Dataset, data: Path
 ) -> None:
+    before = {table.name for table in spark.catalog.listTables()}
     views = pond.attach(spark)
     try:
         assert views.dataset_views == {"weather": "weather"}
@@ -184,7 +185,7 @@ def test_views_come_and_go_with_data_sets(
         assert "weather" not in {table.name for table in spark.catalog.listTables()}
     finally:
         views.detach()
-    assert not {table.name for table in spark.catalog.listTables() if table.isTemporary}
+    assert {table.name for table in spark.catalog.listTables()} == before
 
 
 def test_what_a_killed_job_has_recorded_counts(

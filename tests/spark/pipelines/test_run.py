@@ -196,3 +196,16 @@ def test_a_function_that_fails_on_a_record_is_tried_again_and_goes_on_once_it_is
     assert not mended.failed
     halves = bench.pond.stream("grid/halved").scan(columns=["half"])["half"].to_pylist()
     assert sorted(halves) == [n / 2 for n in (*range(10), 13)]
+
+
+def test_a_driver_killed_in_its_first_write_does_not_keep_a_pipeline_from_starting(bench: Bench) -> None:
+    """Spark names a file of its logs when it is whole; one without a name is what a killed driver leaves."""
+    bench.meters.append(readings(20, 30))
+    log = Path(bench.pond.path) / "pipelines" / "hot" / "checkpoint" / "offsets"
+    log.mkdir(parents=True)
+    for name in (".0.2bd2dc64-ee68-49c2-b81a-614767569e24.tmp", "..0.2bd2dc64-ee68-49c2-b81a-614767569e24.tmp.crc"):
+        (log / name).write_bytes(b"v1")
+    runner = bench.runner("hot", once=True)
+    assert runner.wait(PATIENCE_SECONDS)
+    assert not runner.failed, runner.reports()
+    assert bench.pond.stream("grid/hot").count() == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from millpond.client.pond import RemotePond
 
 DIRECTORY = "pipelines"
+# A file of Spark's before it gets its name, and its checksum.
+_UNFINISHED = re.compile(r"\.{1,2}0\.[0-9a-f-]+\.tmp(\.crc)?")
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,18 @@ class Checkpoints:
         """The checkpoint of one pipeline."""
         where = self._root / name / "checkpoint"
         where.mkdir(parents=True, exist_ok=True)
+        _sweep(where)
         return str(where)
+
+
+def _sweep(checkpoint: Path) -> None:
+    """Remove what a driver left that was killed while it wrote the first entry of a log. Spark takes it for another
+    query's data, and would not start again."""
+    for log in (checkpoint / "offsets", checkpoint / "commits"):
+        there = [path.name for path in log.iterdir()] if log.is_dir() else []
+        if not any(name.isdecimal() for name in there):
+            for name in filter(_UNFINISHED.fullmatch, there):
+                (log / name).unlink()
 
 
 def _is_here(path: Path, pond_id: str) -> bool:
