@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 
 import pyarrow as pa
 import pytest
@@ -80,6 +81,44 @@ ABBREVIATED = ("H", "M", "D", "S", "MS", "Q", "W", "Y", "m", "HOURS")
 )
 def test_the_rows_that_spark_would_find(sql: str, rows: list[int]) -> None:
     found = mask(ROWS, parse_where(sql, ROWS.schema)).to_pylist()
+    assert [row for row, passes in enumerate(found) if passes] == rows
+
+
+FLOATS = pa.RecordBatch.from_pydict(
+    {
+        "d": [2.0**31, 2.0**63, math.nextafter(2.0**63, math.inf), math.nextafter(2.0**63, 0), -(2.0**63), 5.5, None],
+        "f": [2.0**31, 2.0**63, 2.0**63 + 2**40, 2.0**31 - 128, -(2.0**31), 5.5, None],
+    },
+    schema=pa.schema([("d", pa.float64()), ("f", pa.float32())]),
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("CAST(d AS BIGINT) = 9223372036854775807", [1]),
+        ("CAST(d AS BIGINT) > 9223372036854774784", [1]),
+        ("CAST(d AS BIGINT) >= 9223372036854774784", [1, 3]),
+        ("CAST(d AS BIGINT) <= 9223372036854775807", [0, 1, 3, 4, 5]),
+        ("CAST(d AS BIGINT) < 9223372036854775807", [0, 3, 4, 5]),
+        ("CAST(d AS BIGINT) IN (9223372036854775807, 5)", [1, 5]),
+        ("CAST(f AS BIGINT) = 9223372036854775807", [1]),
+        ("CAST(f AS INT) = 2147483647", [0]),
+        ("CAST(f AS INT) > 0", [0, 3, 5]),
+        ("CAST(f AS INT) <= 2147483647", [0, 3, 4, 5]),
+        ("CAST(f AS INT) > 2147483647", []),
+        # A double holds the greatest INT itself.
+        ("CAST(d AS INT) = 2147483647", []),
+        ("CAST(d AS INT) > 0", [5]),
+        ("CAST(CAST(f AS DOUBLE) AS INT) > 0", [3, 5]),
+        *((f"CAST(d AS BIGINT) {op} {sign}1{'0' * 390}", []) for op, sign in (("=", ""), (">", ""), ("<", "-"))),
+        (f"CAST(d AS BIGINT) < 1{'0' * 390}", [0, 1, 3, 4, 5]),
+        (f"CAST(d AS BIGINT) != 1{'0' * 390}", [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_the_ends_of_the_whole_numbers(sql: str, rows: list[int]) -> None:
+    """Spark lets in what is equal to the greatest number of the type as a float, and gives that number for it."""
+    found = mask(FLOATS, parse_where(sql, FLOATS.schema)).to_pylist()
     assert [row for row, passes in enumerate(found) if passes] == rows
 
 

@@ -40,6 +40,8 @@ class Derived(NamedTuple):
         found = range_of(op, whole(value))
         low = max((low for low in (found.low, self.limits.low) if low is not None), default=None)
         high = min((high for high in (found.high, self.limits.high) if high is not None), default=None)
+        if low is not None and high is not None and low > high:
+            return And((IsNull(self.column), NULL))  # never true, and null where the column is
         return self._within(undone(Range(low, high), self.steps))
 
     def among(self, values: tuple[date | datetime | int | None, ...]) -> Predicate:

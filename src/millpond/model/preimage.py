@@ -207,6 +207,11 @@ def divided(size: int) -> Step:
     return lambda out: _each(out, lambda low: low * size, lambda high: (high + 1) * size - 1)
 
 
+def topped(top: int) -> Step:
+    """A cast to a type of whole numbers that gives its greatest for the number after it, too."""
+    return lambda out: _each(out, lambda low: low, lambda high: high + 1 if high == top else high)
+
+
 def whole(value: date | datetime | int) -> int:
     """A literal as the number that stands for it here."""
     if isinstance(value, datetime):

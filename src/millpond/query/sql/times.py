@@ -35,6 +35,7 @@ from millpond.model.preimage import (
     plus_days,
     plus_months,
     timestamp_cut,
+    topped,
     whole,
     year_of,
 )
@@ -136,15 +137,17 @@ def _of_column(node: exp.Expr, inner: Derived | Lit) -> Derived:
     return inner
 
 
-def cast_derived(node: exp.Expr, inner: Derived, name: str) -> Derived:
-    """CAST(a function of a column AS name)."""
+def cast_derived(node: exp.Expr, inner: Derived, name: str, kind: pa.DataType | None = None) -> Derived:
+    """CAST(a function of a column AS name). `kind`: the column's type, if it is the column itself."""
     if name == "DATE" and inner.gives in ("date", "timestamp"):
         return _as_date(node, inner)
     if name in TIMESTAMPS and inner.gives in ("date", "timestamp"):
         return _as_timestamp(node, inner)
     if name in ("INT", "BIGINT") and inner.gives == "floating" and not inner.steps:
         top = 1 << (INTEGER_BITS[name] - 1)
-        return inner._replace(gives="integer", limits=Range(-top, top - 1))
+        cut_off = inner._replace(gives="integer", limits=Range(-top, top - 1))
+        # Spark's bound is the greatest number as a floating-point one. Where that is rounded up, it is let in.
+        return cut_off.then("integer", topped(top - 1)) if name == "BIGINT" or kind == pa.float32() else cut_off
     raise refused(node, "is not supported: only a wider type, a date, a timestamp or the whole part of a float")
 
 

@@ -259,7 +259,8 @@ class _Translator:
                     return ref
                 found = derived_of(ref, kind)
                 if found is not None:
-                    return cast_derived(node, found, name)
+                    doubled = isinstance(node.this.unnest(), exp.Cast)
+                    return cast_derived(node, found, name, pa.float64() if doubled else kind)
             case Derived() as found:
                 return cast_derived(node, found, name)
         raise refused(node, "is not supported: only numeric columns can be cast, and only to a wider type")
