@@ -41,9 +41,11 @@ def test_objects_are_found_although_their_order_has_changed(spark: SparkSession,
         stream.settle()
         before = stream.snapshot().settled.objects.paths
         wanted = stream.count("lat < 0.3 AND lon < 0.3 AND at < TIMESTAMP '2026-01-02 00:00:00'")
-        assert asked(pond, spark) == (wanted, 1)
+        first = asked(pond, spark)
+        assert first[0] == wanted
+        assert first[1] < len(before) / 2
     with millpond.open(path, background=False) as pond:
         after = pond.stream("places").snapshot().settled.objects.paths
         assert sorted(after) == sorted(before)
         assert after != before, "this is what the test is about"
-        assert asked(pond, spark) == (wanted, 1)
+        assert asked(pond, spark) == first
