@@ -11,6 +11,7 @@ import posixpath
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -37,7 +38,7 @@ from millpond.archive.settle import SettleReport, add_columns, settle
 from millpond.archive.snapshot import SettledSnapshot
 from millpond.archive.table import DeltaLog
 from millpond.archive.truncate import end_older_generations, is_owed
-from millpond.archive.vacuum import VacuumReport, named_since, vacuum
+from millpond.archive.vacuum import Step, VacuumReport, named_since, vacuum
 from millpond.archive.verify import Progress, verify_archive
 from millpond.archive.writing import OBJECT_BYTES
 from millpond.clock import Clock
@@ -184,16 +185,18 @@ class StreamArchive:
     def _arranging(self, object_bytes_min: int) -> Arranging | None:
         return self._models.arranging(self._ledger.definition, object_bytes_min)
 
-    def rebuild_indexes(self, *, everything: bool = False, progress: Progress | None = None) -> RebuildReport:
+    def rebuild_indexes(
+        self, *, everything: bool = False, progress: Progress | None = None, step: Step = nullcontext
+    ) -> RebuildReport:
         """Make entries for objects of which some index of the stream knows nothing, or of all. May be given up at any
-        time: what is done stays, and the next call goes on."""
+        time: what is done stays, and the next call goes on. Each commit is in a `step`."""
         snapshot, indexes = self.snapshot(refresh=True), self._ledger.indexes
         places = reindex.lacking(snapshot, everything)
         done = size = 0
         for group in reindex.groups(snapshot, places):
             blobs = BlobWriter(snapshot.version + 1)
             entries = reindex.describe(snapshot, group, indexes, blobs)
-            with self._writer:
+            with step(), self._writer:
                 if self._ledger.definition.generation != snapshot.generation:
                     raise Truncated(
                         f"{self._ledger.definition.name} was truncated meanwhile", hint="nothing is left to index"
@@ -244,12 +247,13 @@ class StreamArchive:
         layout = self.layout
         return None if layout is None else read_samples(report, layout, self._snapshot.schema)
 
-    def vacuum(self, older_micros: int, *, preview: bool = False) -> VacuumReport:
-        """Remove objects that no snapshot since `older_micros` has seen. Only while no load is under way."""
+    def vacuum(self, older_micros: int, *, preview: bool = False, step: Step = nullcontext) -> VacuumReport:
+        """Remove objects that no snapshot since `older_micros` has seen, each in a `step`. Only while no load is under
+        way."""
         with self._writer:
             self.snapshot(refresh=True)
             kept = named_since(self._storage, self._ledger, older_micros)
-        return vacuum(self._storage, self.root, kept, older_micros, preview=preview)
+        return vacuum(self._storage, self.root, kept, older_micros, preview=preview, step=step)
 
     def compact(
         self, *, small_bytes: int = SMALL_BYTES, least_objects: int = LEAST_OBJECTS, object_bytes_min: int = 0

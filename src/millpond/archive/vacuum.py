@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from millpond.archive.commit_file import LOG_DIRECTORY, commit_name
@@ -27,6 +28,9 @@ from millpond.storage.protocol import Storage
 
 # A query that takes longer than this is rare, and a mistake in typing an age is not.
 LEAST_SECONDS = 3_600
+
+# What a change of the archive takes place in; it may refuse.
+Step = Callable[[], AbstractContextManager[None]]
 
 _GENERATION = re.compile(r"g\d{5}\Z")
 
@@ -74,8 +78,10 @@ def named_since(storage: Storage, ledger: Ledger, older_micros: int) -> set[str]
     return named
 
 
-def vacuum(storage: Storage, root: str, kept: set[str], older_micros: int, *, preview: bool) -> VacuumReport:
-    """Remove every object that is not in `kept` and was written before `older_micros`."""
+def vacuum(
+    storage: Storage, root: str, kept: set[str], older_micros: int, *, preview: bool, step: Step = nullcontext
+) -> VacuumReport:
+    """Remove every object that is not in `kept` and was written before `older_micros`, each in a `step`."""
     objects = size = 0
     for path in _candidates(storage, root):
         whole = posixpath.join(root, path)
@@ -83,7 +89,8 @@ def vacuum(storage: Storage, root: str, kept: set[str], older_micros: int, *, pr
             continue
         objects, size = objects + 1, size + storage.size(whole)
         if not preview:
-            storage.remove(whole)
+            with step():
+                storage.remove(whole)
     return VacuumReport(objects, size, preview)
 
 

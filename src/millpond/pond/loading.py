@@ -20,6 +20,7 @@ from millpond.clock import Clock
 from millpond.errors import Backpressure, Fenced, InvalidValue, Unavailable
 from millpond.model.definition import StreamDefinition
 from millpond.model.stored_definition import encode_definition
+from millpond.pond.upkeep import Upkeep
 from millpond.settings import Settings
 from millpond.wire.bulk import LoadTicket
 
@@ -40,8 +41,14 @@ class Loading:
     """Thread-safe."""
 
     def __init__(
-        self, definition: Callable[[], StreamDefinition], archive: StreamArchive, clock: Clock, settings: Settings
+        self,
+        definition: Callable[[], StreamDefinition],
+        archive: StreamArchive,
+        clock: Clock,
+        settings: Settings,
+        upkeep: Upkeep,
     ) -> None:
+        self._upkeep = upkeep
         self._definition, self._archive, self._clock, self._settings = definition, archive, clock, settings
         self._lock = threading.Lock()
         self._current: _Current | None = None
@@ -54,7 +61,7 @@ class Loading:
                 f"{definition.name} is not archived",
                 hint="write to its log, or create it with settle=Settle()",
             )
-        with self._lock:
+        with self._lock, self._upkeep.step():
             self._refuse_second(owner)
             load = self._archive.begin_load(self._clock.now_micros(), {mark: number} if mark else {})
             if load is None:
@@ -90,7 +97,8 @@ class Loading:
         try:
             reports = [current.reports[at] for at in sorted(current.reports)]
             whole = pa.concat_tables(reports, promote_options="default")
-            done = self._archive.commit_load(current.load, whole)
+            with self._upkeep.step():
+                done = self._archive.commit_load(current.load, whole)
         except Unavailable:
             raise  # the last part is sent again, and the others are still needed
         except BaseException:

@@ -43,6 +43,7 @@ from millpond.pond.pipelines import Board
 from millpond.pond.staging import Staging
 from millpond.pond.stream import Stream
 from millpond.pond.truncating import truncate
+from millpond.pond.upkeep import Upkeep
 from millpond.pond.verify import Progress, verify_pond
 from millpond.query.terms import sifting
 from millpond.settings import Settings
@@ -79,6 +80,7 @@ class Pond(ConsumerFace, WithFiles, WithDatasets):
         self._settle_on_close = settle_on_close
         self._lock = threading.RLock()
         self._closed = False
+        self._upkeep = Upkeep(directory.path)
         self.pipelines = Board(clock)
         self._datasets = Datasets(storage, directory.path, clock, directory.id.hex())
         self._listeners: list[Callable[[Change], None]] = []
@@ -273,6 +275,7 @@ class Pond(ConsumerFace, WithFiles, WithDatasets):
             self._processed,
             lambda *asked: self.coordinator.processed(*asked),
             self.history,
+            self._upkeep,
         )
 
     def _finish_drops(self) -> None:
@@ -393,13 +396,14 @@ class Pond(ConsumerFace, WithFiles, WithDatasets):
 
     def close(self, *, settle: bool | None = None) -> None:
         """Finish what producers have to send and what goes on behind, settle if asked, sync, and let go of the
-        directory. May be called twice."""
+        directory. Relayouts, rebuilds and vacuums are given up after the step that they are at. May be called twice."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
         failures: list[MillpondError] = []
         try:
+            self._upkeep.close()
             for producer in list(self._producers):
                 try:
                     producer.close()

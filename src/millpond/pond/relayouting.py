@@ -28,6 +28,7 @@ from millpond.model.schema import stored_schema
 from millpond.model.stored_definition import decode_definition, encode_definition
 from millpond.model.units import Duration, parse_seconds
 from millpond.pond.history import QueryHistory
+from millpond.pond.upkeep import Upkeep
 from millpond.settings import Settings
 from millpond.wire.relayout import RelayoutTicket, UnitAnswer
 
@@ -55,9 +56,10 @@ class Relayouting:
         clock: Clock,
         settings: Settings,
         history: QueryHistory,
+        upkeep: Upkeep,
     ) -> None:
         self._definition, self._archive, self._storage = definition, archive, archive.snapshot().storage
-        self._clock, self._settings, self._history = clock, settings, history
+        self._clock, self._settings, self._history, self._upkeep = clock, settings, history, upkeep
         self._lock = threading.Lock()
         self._current: _Current | None = None
 
@@ -67,6 +69,7 @@ class Relayouting:
         """See `Stream.analyse`. `draw`: who reads the sample; None: this process."""
         if not 0 <= better_by < 1:
             raise InvalidValue(f"better_by={better_by}", hint="a share of the bytes, e.g. 0.1")
+        self._upkeep.check()
         definition, layout = self._definition(), self._layout()
         snapshot = self._archive.snapshot(refresh=True)
         entries = last_period(snapshot, parse_seconds(period))
@@ -79,7 +82,8 @@ class Relayouting:
         size = sum(entries.column("bytes").to_pylist())
         model, found = judge(definition, layout, current, sample, size, history, better_by=better_by)
         if found.swapped and swap:
-            self._archive.put_model(model)
+            with self._upkeep.step():
+                self._archive.put_model(model)
         return found if swap else replace(found, swapped=False)
 
     def past_queries(self) -> list[PastQuery]:
@@ -111,6 +115,7 @@ class Relayouting:
     def begin(self, owner: str, object_bytes_min: int | None, lease_seconds: float = 0.0) -> RelayoutTicket:
         """See `Relayouts.begin`."""
         chosen = object_bytes_min
+        self._upkeep.check()
         self._layout()
         if self._archive.model() is None and len(self._archive.snapshot(refresh=True).objects):
             self.analyse("7d", 0.0, swap=True)
@@ -142,20 +147,14 @@ class Relayouting:
     def rewrite(self, ticket: RelayoutTicket, units: Sequence[Unit]) -> Iterator[tuple[Unit, list[pa.Table]]]:
         """Rewrite units in this process, one part after the other."""
         definition, model, layout = decode_definition(ticket.definition), decode_model(ticket.model), self._layout()
+        least = ticket.object_bytes_min
         for unit in units:
-            reports = [
-                rewrite(
-                    self._storage,
-                    ticket.root,
-                    definition,
-                    layout,
-                    model,
-                    unit,
-                    part,
-                    object_bytes_min=ticket.object_bytes_min,
+            reports = []
+            for part in range(unit.parts):
+                self._upkeep.check()
+                reports.append(
+                    rewrite(self._storage, ticket.root, definition, layout, model, unit, part, object_bytes_min=least)
                 )
-                for part in range(unit.parts)
-            ]
             yield unit, reports
 
     def renew(self, relayout: str) -> None:
@@ -169,7 +168,8 @@ class Relayouting:
         self.renew(relayout)
         self._definition()  # an error if it was dropped
         try:
-            return self._archive.relayout(unit, reports)
+            with self._upkeep.step():
+                return self._archive.relayout(unit, reports)
         except Overtaken:
             return None
 

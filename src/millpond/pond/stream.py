@@ -40,6 +40,7 @@ from millpond.pond.relayouting import Relayouting
 from millpond.pond.settling import Settling
 from millpond.pond.staging import Staging
 from millpond.pond.truncating import plan
+from millpond.pond.upkeep import Upkeep
 from millpond.query import (
     Halves,
     ObjectMap,
@@ -79,6 +80,7 @@ class Stream:
         processed: Processed,
         given: Given,
         history: QueryHistory,
+        upkeep: Upkeep,
     ) -> None:
         self._definition: StreamDefinition | None = definition
         self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
@@ -86,14 +88,14 @@ class Stream:
         self._on_producer, self._truncate = on_producer, truncate
         self.telemetry, self._refused = StreamTelemetry(), telemetry.log.refused
         self._take_in(definition)
-        self._history = history
+        self._history, self._upkeep = history, upkeep
         self.halves = Halves(lambda: self.definition, log, archive, clock, note_query=self.note_query)
         self.file = ByteFile(self.halves, clock, settings.append_bytes_max)
         pins = Pins(log, clock, settings, processed)
         self.settling = Settling(definition, log, archive, clock, settings, telemetry, self.telemetry, pins)
-        self.relayouting = Relayouting(lambda: self.definition, archive, clock, settings, history)
+        self.relayouting = Relayouting(lambda: self.definition, archive, clock, settings, history, upkeep)
         self.settling.merging_held = self.relayouting.alive
-        loading = Loading(lambda: self.definition, archive, clock, settings)
+        loading = Loading(lambda: self.definition, archive, clock, settings, upkeep)
         self.bulk = StreamBulk(self, loading, staging, lambda rows: self._prepare(rows, "", None, None))
         self.expiry = Expiry(
             self.halves, self.settling, clock, lambda action, detail: record(action, self._name, detail), given
@@ -358,18 +360,21 @@ class Stream:
         """Remove objects that are in no snapshot of that time: leftovers of loads that came to nothing, and what was
         merged or truncated before. `preview`: only say what would go. `Backpressure` while a load is under way."""
         seconds = check_age(older_than)
+        self._upkeep.check()
         if self.bulk.loading.alive():
             raise Backpressure(f"{self._name} is being loaded", hint="try again when the load is done")
         if self.relayouting.alive():
             raise Backpressure(f"{self._name} is being laid out anew", hint="try again when the relayout is done")
-        report = self._archive.vacuum(self._clock.now_micros() - int(seconds * 1e6), preview=preview)
+        older_micros = self._clock.now_micros() - int(seconds * 1e6)
+        report = self._archive.vacuum(older_micros, preview=preview, step=self._upkeep.step)
         return replace(report, stream=self._name)
 
     def rebuild_indexes(self, *, everything: bool = False, progress: Progress | None = None) -> RebuildReport:
         """Read settled objects of which some index knows nothing (or `everything`), and make their entries: after
         `alter_stream(indexes=...)`, or where index files were lost. Queries and settles go on meanwhile; if it is given
         up, what is done stays. `progress(done, total)` is called on the way, with numbers of objects."""
-        return self._archive.rebuild_indexes(everything=everything, progress=progress)
+        self._upkeep.check()
+        return self._archive.rebuild_indexes(everything=everything, progress=progress, step=self._upkeep.step)
 
     def analyse(
         self, spark: Any = None, *, period: Duration = "7d", better_by: float = 0.1, swap: bool = True
