@@ -10,10 +10,13 @@ import pytest
 
 import millpond
 from millpond.model import predicate as predicates
-from millpond.model.predicate import TRUE, And, Compare
+from millpond.model.predicate import TRUE, And, Compare, In, Or, StartsWith, Unknown
 from millpond.model.query_note import QueryNote
 from millpond.pond import history
 from tests.pond.conftest import METERS, Ponds, rows
+
+# A text that is no UTF-8.
+BAD_NOTE = QueryNote(Unknown("\ud800"), 1, 4, 100, 900)
 
 
 def asked(pond: millpond.Pond, stream: str = "grid/meters") -> list[predicates.Predicate]:
@@ -125,6 +128,39 @@ def test_a_predicate_that_is_too_long_is_not_kept(ponds: Ponds) -> None:
     stream.scan(Compare("=", "vid", "x" * 70_000))
     assert asked(pond) == []
     assert pond.history.dropped == 1
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        In("temp", tuple(map(float, range(20_000)))),
+        Or(tuple(Compare("=", "temp", float(n)) for n in range(3_000))),
+        In("vid", tuple(f"{n:01000}" for n in range(70))),
+        StartsWith("vid", "x" * 70_000),
+    ],
+)
+def test_a_long_predicate_is_not_even_held(ponds: Ponds, predicate: predicates.Predicate) -> None:
+    pond = ponds()
+    stream = pond.create_stream("grid/meters", METERS)
+    stream.scan("temp > 1")
+    stream.scan(predicate)
+    assert pond.history.dropped == 1  # nothing has been written yet
+    assert asked(pond) == [Compare(">", "temp", 1.0)]
+
+
+@pytest.mark.embedded
+def test_a_record_that_cannot_be_made_fails_nobody(ponds: Ponds) -> None:
+    pond = ponds()
+    stream = pond.create_stream("grid/meters", METERS)
+    stream.note_query(BAD_NOTE)
+    stream.scan("temp > 1")
+    assert asked(pond) == [Compare(">", "temp", 1.0)]
+    assert pond.history.dropped == 1
+    stream.note_query(BAD_NOTE)
+    stream.scan("temp > 2")
+    pond.close()
+    assert asked(ponds()) == [Compare(">", "temp", 1.0), Compare(">", "temp", 2.0)]
 
 
 @pytest.mark.embedded

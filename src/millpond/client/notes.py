@@ -32,19 +32,23 @@ class QueryNotes:
         self._waiting: queue.Queue[tuple[str, int, QueryNote] | None] = queue.Queue(WAITING_MAX)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._ended = False
         self.dropped = 0
 
     def add(self, stream: str, stream_id: int, note: QueryNote) -> None:
         """Send it soon. Neither waits nor raises."""
+        if note.too_long:
+            self.dropped += 1
+            return
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._send_all, name="millpond-notes", daemon=True)
                 self._thread.start()
                 self._connection.ends(self)
-        try:
-            self._waiting.put_nowait((stream, stream_id, note))
-        except queue.Full:
-            self.dropped += 1
+            if self._ended or self._waiting.full():
+                self.dropped += 1
+            else:
+                self._waiting.put_nowait((stream, stream_id, note))
 
     def flush(self) -> None:
         """Blocks until what was added has been sent or given up."""
@@ -52,21 +56,40 @@ class QueryNotes:
 
     def close(self) -> None:
         """The connection ends: what has not been sent is dropped."""
-        try:
-            self._waiting.put_nowait(None)
-        except queue.Full:  # the thread finds the connection closed
-            self.dropped += 1
+        with self._lock:
+            # Where there is no room, the thread finds the connection closed.
+            if self._thread is not None and not self._ended and not self._waiting.full():
+                self._waiting.put_nowait(None)
 
     def _send_all(self) -> None:
-        while (each := self._waiting.get()) is not None and not self._connection.closed:
-            try:
-                self._send(*each)
-            except MillpondError as error:
-                self.dropped += 1
-                logger.debug("a query was not put on record: %s", error.message)
-            finally:
+        try:
+            while self._send_next():
+                pass
+        finally:
+            self._end()
+
+    def _send_next(self) -> bool:
+        """Whether there may be more."""
+        each = self._waiting.get()
+        try:
+            if each is None:
+                return False
+            self._send(*each)
+        except Exception as error:  # the next note may go
+            self.dropped += 1
+            expected = isinstance(error, MillpondError)
+            logger.log(logging.DEBUG if expected else logging.ERROR, "a query was not put on record: %s", error)
+        finally:
+            self._waiting.task_done()
+        return not self._connection.closed
+
+    def _end(self) -> None:
+        """Nobody sends any more: what waits is given up, so that nobody waits for it."""
+        with self._lock:
+            self._ended = True
+            while not self._waiting.empty():
+                self.dropped += self._waiting.get_nowait() is not None
                 self._waiting.task_done()
-        self._waiting.task_done()
 
     def _send(self, stream: str, stream_id: int, note: QueryNote) -> None:
         text = predicates.encode(note.predicate).decode()

@@ -28,7 +28,7 @@ from millpond.log.embedded.engine import EmbeddedLog
 from millpond.model import predicate as predicates
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import ranges_between
-from millpond.model.query_note import QueryNote
+from millpond.model.query_note import PREDICATE_BYTES_MAX, QueryNote
 from millpond.model.schema import TIMESTAMP
 from millpond.settings import Settings
 
@@ -53,8 +53,6 @@ QUERIES = StreamDefinition(
 )
 # Notes that wait to be written: those of a few seconds of a busy node.
 WAITING_MAX = 4_096
-# Above what people write; a list of a million values teaches nothing, and would push out the others.
-_PREDICATE_BYTES_MAX = 64_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 logger = logging.getLogger(__name__)
@@ -76,31 +74,29 @@ class QueryHistory:
         """A query was planned. Neither waits nor raises."""
         if not self._kept_max:
             return
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._waiting) >= WAITING_MAX or note.too_long:
             self.dropped += 1
         else:
             self._waiting.append((self._clock.now_micros(), definition, note))
 
     def write(self) -> None:
-        """Put on record what waits."""
+        """Put on record what waits. Does not raise."""
         if not self._waiting:
             return
         with self._lock:
-            rows: list[dict[str, Any]] = []
-            taken = len(self._waiting)
-            for _ in range(taken):
-                rows += _row(*self._waiting.popleft())
+            taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
+                rows = [row for each in taken for row in _row(*each)]
                 rows = rows if self._log.free_bytes() > self._reserve_bytes else []
                 if rows:
                     now = self._clock.now_micros()
                     parts = self._ingest.prepare(rows, now)
                     self._log.append(QUERIES.id, parts, ingest_micros=now, durability="memory")
                     self._trim()
-            except (MillpondError, OSError) as error:
-                logger.debug("queries were not put on record: %s", error)
+            except Exception as error:  # neither a query nor the end of the pond fails by its record
+                _not_kept(error)
                 rows = []
-            self.dropped += taken - len(rows)
+            self.dropped += len(taken) - len(rows)
 
     def read(self, stream_id: int | None = None) -> pa.Table:
         """The records, oldest first; those of one stream, if it is named."""
@@ -138,8 +134,12 @@ class QueryHistory:
 
 def _row(at_micros: int, definition: StreamDefinition, note: QueryNote) -> list[dict[str, Any]]:
     """The record of a note, if it is one to keep."""
-    text = predicates.encode(note.predicate)
-    if len(text) > _PREDICATE_BYTES_MAX:
+    try:
+        text = predicates.encode(note.predicate)
+    except Exception as error:  # the others are kept
+        _not_kept(error)
+        return []
+    if len(text) > PREDICATE_BYTES_MAX:
         return []
     return [
         {
@@ -153,3 +153,8 @@ def _row(at_micros: int, definition: StreamDefinition, note: QueryNote) -> list[
             "bytes_total": note.bytes_total,
         }
     ]
+
+
+def _not_kept(error: Exception) -> None:
+    expected = isinstance(error, MillpondError | OSError)
+    logger.log(logging.DEBUG if expected else logging.ERROR, "queries were not put on record: %s", error)
