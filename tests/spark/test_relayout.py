@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,46 @@ def test_a_kind_of_the_users_travels_with_the_tasks(
     found = stream.snapshot().settled.objects.entries.column("bands(lat).tenths").to_pylist()
     assert len(found) == 8
     assert all(tenths for tenths in found)
+
+
+DRIVERS_OWN = """
+import millpond
+
+SEEN = 41
+
+class OwnTree(millpond.KdTree):
+    name = "own_tree"
+
+class OwnValues(millpond.Values):
+    name = "own_values"
+
+    def describe(self, table):
+        assert SEEN == 41
+        return super().describe(table)
+"""
+
+
+def test_kinds_of_a_module_that_only_the_driver_has(
+    pond: millpond.Pond, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors cannot import it: a load and a relayout bring the classes along."""
+    (tmp_path / "drivers_own.py").write_text(DRIVERS_OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    own: Any = importlib.import_module("drivers_own")
+    layout, index = own.OwnTree("lat", "lon", buckets=8), own.OwnValues("city")
+    stream = pond.create_stream("own", PLACES, layout=layout, indexes=[index])
+    for seed in range(2):
+        stream.append(places(500, seed))
+        stream.settle()
+    millpond.spark.register(spark)
+    given = spark.createDataFrame([("a", "Nice", 43.0 + n / 100, 6.5) for n in range(100)], PLACES.names)
+    options = {"pond": pond.path, "stream": "own", "to": "archive"}
+    given.coalesce(1).write.format("millpond").options(**options).mode("append").save()
+    report = stream.relayout(spark, object_bytes_min="0B")
+    assert report.rows >= 1_000
+    entries = stream.snapshot().settled.objects.entries
+    assert entries.column("own_values(city).values").null_count == 0
+    assert stream.count() == 1_100
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ it wrote counts until the job's commit names what its report says. A run that fa
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 
@@ -13,8 +14,10 @@ import msgspec
 import pyarrow as pa
 
 from millpond.archive.analysis import sample_object
+from millpond.archive.index.registry import INDEXES
 from millpond.archive.layout.arranging import Arranging
-from millpond.archive.layout.registry import decode_model, find_layout, make_layout
+from millpond.archive.layout.layout import Layout
+from millpond.archive.layout.registry import decode_model, find_layout, make_layout, register_layout
 from millpond.archive.load import LoadWriter
 from millpond.archive.reader import ObjectToRead
 from millpond.archive.relayout import rewrite
@@ -42,6 +45,16 @@ def check_version(wanted: str) -> None:
             f"an executor has Millpond {found}, the driver {wanted}",
             hint="install the same version on all machines",
         )
+
+
+def know_kinds(packed: bytes) -> None:
+    """Make layouts and index kinds of the user's known in this process, as they are in the driver. `packed`: classes,
+    from the closure of a task, which only the driver makes; empty if there are none."""
+    for kind in pickle.loads(packed) if packed else ():
+        if issubclass(kind, Layout):
+            register_layout(kind)
+        else:
+            INDEXES.register(kind)
 
 
 def load_rows(ticket: bytes, task: int, row_bits: int, batches: Iterable[pa.RecordBatch]) -> tuple[int, bytes]:

@@ -15,19 +15,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from millpond.archive.analysis import Draw, to_read
-from millpond.archive.index.kind import IndexKind
-from millpond.archive.index.registry import INDEXES
-from millpond.archive.layout.layout import Layout
-from millpond.archive.layout.registry import layout_kind
 from millpond.archive.relayout import Unit
 from millpond.model.definition import StreamDefinition
 from millpond.model.stored_definition import decode_definition, encode_definition
 from millpond.spark.live import use_our_python
+from millpond.spark.travelling import packed_kinds
 from millpond.wire.relayout import RelayoutTicket, Rewrite, decode_table, encode_unit
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-# What travels with a task: classes of the user's that executors may not have.
-Kinds = tuple[type[Layout] | None, tuple[type[IndexKind], ...]]
 
 _WORK, _DONE = "unit int, part int, work binary", "unit int, part int, done binary"
 # Objects that one task samples.
@@ -38,9 +33,8 @@ def rewriting(spark: SparkSession) -> Rewrite:
     """What rewrites units in the executors of a session."""
 
     def rewrite(ticket: RelayoutTicket, units: Sequence[Unit]) -> Iterator[tuple[Unit, list[pa.Table]]]:
-        task = _rewriting_task(
-            metadata.version("millpond"), msgspec.json.encode(ticket), kinds_of(decode_definition(ticket.definition))
-        )
+        kinds = packed_kinds(decode_definition(ticket.definition))
+        task = _rewriting_task(metadata.version("millpond"), msgspec.json.encode(ticket), kinds)
         for wave in _waves(units, spark.sparkContext.defaultParallelism):
             work = [(at, part, encode_unit(unit)) for at, unit in enumerate(wave) for part in range(unit.parts)]
             reports: list[list[pa.Table]] = [[] for _ in wave]
@@ -62,12 +56,6 @@ def sampling(spark: SparkSession, definition: StreamDefinition, root: str) -> Dr
         return (decode_table(done) for _, _, done in sorted(_run(spark, task, work)))
 
     return draw
-
-
-def kinds_of(definition: StreamDefinition) -> Kinds:
-    """The classes that the tasks need besides ours."""
-    indexes = tuple(kind for spec in definition.indexes if (kind := INDEXES.find(spec.kind)) is not None)
-    return layout_kind(definition.layout), indexes
 
 
 def _waves(units: Sequence[Unit], cores: int) -> Iterator[list[Unit]]:
@@ -92,20 +80,16 @@ def _run(spark: SparkSession, task: Task, work: list[tuple[int, int, bytes]]) ->
 # What executors run: functions inside functions travel by value, see `writer`.
 
 
-def _rewriting_task(version: str, ticket: bytes, kinds: Kinds) -> Task:
+def _rewriting_task(version: str, ticket: bytes, kinds: bytes) -> Task:
+    """`kinds`: classes of the user's, packed, which travel with the task."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
 
-        from millpond.archive.index.registry import INDEXES
-        from millpond.archive.layout.registry import register_layout
         from millpond.client import bulk_tasks
 
         bulk_tasks.check_version(version)
-        layout, indexes = kinds
-        if layout is not None:
-            register_layout(layout)
-        for kind in indexes:
-            INDEXES.register(kind)
+        bulk_tasks.know_kinds(kinds)
         for batch in batches:
             columns = (batch.column(name).to_pylist() for name in ("unit", "part", "work"))
             for unit, part, work in zip(*columns, strict=True):

@@ -4,25 +4,28 @@ import their module. They travel in a task's closure, which only the driver make
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import pyspark.cloudpickle
 
 from millpond.archive.index.registry import INDEXES
+from millpond.archive.layout.registry import layout_kind
 from millpond.model.definition import StreamDefinition
 
 cloudpickle: Any = pyspark.cloudpickle  # it has no types
 
 
 def packed_kinds(definition: StreamDefinition) -> bytes:
-    """The index kinds of a stream that this process was given as objects; empty if there are none."""
-    passed = INDEXES.passed()
-    kinds = [passed[spec.kind] for spec in definition.indexes if spec.kind in passed]
+    """The index kinds and the layout of a stream that this process was given as objects; empty if there are none. For
+    `bulk_tasks.know_kinds`."""
+    passed, layout = INDEXES.passed(), layout_kind(definition.layout)
+    kinds: list[type] = [passed[spec.kind] for spec in definition.indexes if spec.kind in passed]
+    kinds += [] if layout is None else [layout]
     return _by_value(kinds) if kinds else b""
 
 
-def _by_value(kinds: Iterable[type]) -> bytes:
+def _by_value(kinds: Sequence[type]) -> bytes:
     modules = {sys.modules[kind.__module__] for kind in kinds if kind.__module__ in sys.modules}
     chosen = [
         module

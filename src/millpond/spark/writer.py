@@ -23,8 +23,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from millpond.archive.layout.layout import Layout
-from millpond.archive.layout.registry import layout_kind
 from millpond.archive.load import ROW_BITS, Load
 from millpond.errors import Backpressure, Fenced, InvalidValue, MillpondError, TooLarge
 from millpond.ingest import Ingest
@@ -103,9 +101,8 @@ def load(frame: DataFrame, bulk: Bulk, job: str, *, number: int | None = None, r
         return
     try:
         with _renewed(bulk, ticket):
-            kind = layout_kind(bulk.definition.layout)
-            indexes = packed_kinds(bulk.definition)
-            task = _loading_task(metadata.version("millpond"), msgspec.json.encode(ticket), row_bits, kind, indexes)
+            kinds = packed_kinds(bulk.definition)
+            task = _loading_task(metadata.version("millpond"), msgspec.json.encode(ticket), row_bits, kinds)
             found = _run(frame, task, "task int, rows long, report binary")
             reports = [pa.ipc.open_stream(row["report"]).read_all() for row in found if row["rows"]]
             if reports:
@@ -182,27 +179,17 @@ def _staging_task(version: str, location: str, token: str, tls: dict[str, bytes]
     return run
 
 
-def _loading_task(
-    version: str, ticket: bytes, row_bits: int, layout: type[Layout] | None, indexes: bytes = b""
-) -> Task:
-    """`layout`: a class of the user's, which travels with the task; `indexes`: more of them, packed."""
+def _loading_task(version: str, ticket: bytes, row_bits: int, kinds: bytes) -> Task:
+    """`kinds`: classes of the user's, packed, which travel with the task."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pickle
-
         import pyarrow
         from pyspark import TaskContext
 
-        from millpond.archive.index.registry import INDEXES
-        from millpond.archive.layout.registry import register_layout
         from millpond.client import bulk_tasks
 
         bulk_tasks.check_version(version)
-        if layout is not None:
-            register_layout(layout)
-        if indexes:
-            for kind in pickle.loads(indexes):
-                INDEXES.register(kind)
+        bulk_tasks.know_kinds(kinds)
         context = TaskContext.get()
         assert context is not None
         task = context.partitionId()
