@@ -315,3 +315,18 @@ def test_names_in_paths_are_told_from_words() -> None:
         assert (found.route.handler, (found.name, found.group, found.instance)) == (handler, names)
     found = match("POST", b"/v1/streams/a/groups/reset/members/poll/poll")
     assert (found.route.handler, found.group, found.instance) == ("poll_group", "reset", "poll")
+
+
+def test_a_stream_that_has_the_name_of_dead_letters_and_no_letters_is_told_apart(rest: Rest) -> None:
+    """Anybody may make one: what is in it is refused, and the node does not fail."""
+    dead = f"{rest.stream}/dead"
+    rest.call("PUT", dead, {"schema": "record binary, n bigint"}, 201)
+    rest.call("POST", f"{dead}/records", {"n": 1, "record": "no letter"})
+    answer = rest.call("POST", f"{rest.stream}/replay", status=400)
+    assert answer["code"] == "invalid-value"
+    assert "no dead letter" in answer["detail"]
+
+
+def test_a_member_with_a_name_that_none_can_have_is_refused(rest: Rest) -> None:
+    answer = rest.call("DELETE", f"{rest.stream}/groups/g/members/{'x' * 300}", status=400, epoch=0)
+    assert answer["code"] == "invalid-value"

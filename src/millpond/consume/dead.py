@@ -118,14 +118,27 @@ def replay(desk: GroupDesk, stream: ConsumedStream, group: str | None, limit: in
             if not found:
                 break
             for receipt, batch in found:
-                rows = [row for row in batch.to_pylist() if group is None or row["group"] == group]
+                rows = [row for row in batch.to_pylist() if group is None or row.get("group") == group]
                 if rows:
                     number += 1
                     outputs = desk.outputs()
                     for row in rows:
-                        outputs.append(stream.name, pa.ipc.open_stream(row["record"]).read_all())
+                        outputs.append(stream.name, _opened(dead, row))
                     desk.commit(member, Commit(number, (Done(receipt.number),)), outputs)
                     sent += len(rows)
     finally:
         desk.leave(member)
     return Replayed(stream.name, sent, desk.group(dead, REPLAY_GROUP).lag_total)
+
+
+def _opened(dead: str, letter: dict[str, Any]) -> pa.Table:
+    """The record in a letter. Anybody with the right may have written to the stream: it is untrusted."""
+    try:
+        found = pa.ipc.open_stream(letter["record"]).read_all()
+        found.validate(full=True)
+    except (KeyError, TypeError, pa.ArrowException) as error:
+        raise InvalidValue(
+            f"{dead} holds something that is no dead letter: {type(error).__name__}: {error}",
+            hint="look at it with scan; a stream of that name is for letters only",
+        ) from error
+    return found

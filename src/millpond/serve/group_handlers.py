@@ -11,7 +11,7 @@ import pyarrow as pa
 from starlette.responses import Response
 
 from millpond.consume.protocol import Outcome
-from millpond.errors import InvalidInput
+from millpond.errors import InvalidInput, InvalidValue
 from millpond.ingest.json_lines import batch_to_lines
 from millpond.ingest.text import read_json
 from millpond.log.engine import Ack
@@ -125,6 +125,9 @@ async def seek_group(door: RestDoor, asked: Asked) -> Response:
 
 
 def _who(asked: Asked, epoch: int) -> dict[str, Any]:
+    for name in (asked.group, asked.instance):
+        if len(name) > ask.NAME_LENGTH_MAX:
+            raise InvalidValue(f"a name of {len(name)} characters", hint=f"at most {ask.NAME_LENGTH_MAX}")
     return {"group": asked.group, "instance": asked.instance, "epoch": epoch}
 
 

@@ -19,7 +19,8 @@ RECEIPTS = b"millpond.receipts"
 # How long a poll may wait at the node.
 POLL_SECONDS_MAX = 10.0
 
-GroupName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+NAME_LENGTH_MAX = 200
+GroupName = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
 Stages = Annotated[tuple[Stage, ...], msgspec.Meta(max_length=10_000)]
 
 
