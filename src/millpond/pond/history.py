@@ -81,9 +81,9 @@ class QueryHistory:
 
     def write(self) -> None:
         """Put on record what waits. Does not raise."""
-        if not self._waiting:
-            return
-        with self._lock:
+        with self._lock:  # also if nothing waits: another thread may have taken it, and not written it yet
+            if not self._waiting:
+                return
             taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
                 rows = [row for each in taken for row in _row(*each)]
