@@ -28,6 +28,8 @@ from millpond.wire.served import Change
 logger = logging.getLogger(__name__)
 
 DIRECTORY = "datasets"
+# The names of directories that we make (`DatasetDefinition.directory`); whatever else is there is left alone.
+_OURS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*-[0-9a-f]{8}")
 
 
 class Datasets:
@@ -100,7 +102,8 @@ class Datasets:
         for name in self._storage.list(self._root):
             directory = os.path.join(self._root, name)
             if not self._storage.exists(os.path.join(directory, FILE)):
-                self._storage.remove_tree(directory)
+                if _OURS.fullmatch(name):
+                    self._storage.remove_tree(directory)
                 continue
             try:
                 yield Dataset(DatasetStore.open(self._storage, directory), self._clock, self._pond_id)
