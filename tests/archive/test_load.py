@@ -226,3 +226,16 @@ def test_rows_lie_in_their_time_partitions(tmp_path: Path) -> None:
     assert done.objects == 3
     starts = {path.split("/")[1] for path in stream.archive.snapshot().objects.paths}
     assert starts == {f"{MIDNIGHT // 1_000_000 + day * 86_400}.86400" for day in range(3)}
+
+
+def test_a_load_from_before_a_truncation_that_the_table_does_not_know_is_refused(stream: SettledStream) -> None:
+    """It would be acknowledged into the generation that has ended, and gone with it."""
+    load = begin(stream)
+    report = write(stream, load, 0, rows(0, 5))
+    stream.archive.begin_generation(2)
+    with pytest.raises(OffsetGone, match="truncated while it was loaded"):
+        commit(stream, load, report)
+    assert len(stream.archive.snapshot().objects) == 0
+    assert DeltaTable(stream.root).file_uris() == []
+    load = begin(stream)
+    assert load.generation == 2

@@ -234,6 +234,7 @@ class StreamArchive:
         lost, asking again gives it."""
         with self._writer:
             try:
+                self._make_ready()
                 written = read_report(report, self._ledger.definition)
                 sample = self._reported_sample(report)
                 done = commit_load(self._storage, self._ledger, load, written)
