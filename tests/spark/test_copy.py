@@ -81,7 +81,7 @@ def copy_while_killed(tmp_path: Path, kills: int, seed: int) -> None:
                     assert said == b"begun\n", log.read_text()[-4_000:]
                     time.sleep(chance.uniform(0, KILL_SECONDS_MAX))  # when it is killed is up to chance
             with driver(url, checkpoint, log, "finish") as process:
-                assert process.wait(FINISH_SECONDS) == 0, log.read_text()[-4_000:]
+                assert process.wait(FINISH_SECONDS + 20 * kills) == 0, log.read_text()[-4_000:]
             assert numbers(copy) == list(range(made))
             check_group(pond, made)
 
