@@ -123,10 +123,12 @@ class Attachment:
             view = view if view.lower() not in taken else f"{view}_{dataset.id}"
             taken.add(view.lower())
             wanted[dataset.name] = (view, dataset)
+        of_streams = {view.lower() for view, _, _ in self._views.values()}
         for name, (view, made) in list(self._dataset_views.items()):
             if name not in wanted or (wanted[name][0], wanted[name][1].id) != (view, made):
                 del self._dataset_views[name]
-                self._planner.spark.catalog.dropTempView(view)
+                if view.lower() not in of_streams:  # one that came meanwhile has the name now
+                    self._planner.spark.catalog.dropTempView(view)
         for name, (view, dataset) in wanted.items():
             if name not in self._dataset_views:
                 dataset.to_spark(self._planner.spark).createOrReplaceTempView(view)

@@ -163,6 +163,24 @@ def test_one_name_one_data_set(spark: SparkSession, pond: millpond.Pond, dataset
         pond.index(data, format="csv", name="weather", spark=spark)
 
 
+def test_a_stream_takes_the_view_of_a_data_set_of_its_name(
+    spark: SparkSession, pond: millpond.Pond, dataset: millpond.Dataset
+) -> None:
+    views = pond.attach(spark)
+    try:
+        assert views.dataset_views == {"weather": "weather"}
+        pond.create_stream("weather", pa.schema([("n", pa.int32())])).append({"n": 5})
+        assert views.views == {"weather": "weather"}
+        assert spark.sql("SELECT count(*) AS n FROM weather").collect()[0].n == 1
+        second = views.dataset_views["weather"]
+        assert spark.sql(f"SELECT count(*) AS n FROM {second} WHERE n < 10").collect()[0].n == 10
+        pond.drop_stream("weather")
+        assert views.dataset_views == {"weather": "weather"}
+        assert spark.sql("SELECT count(*) AS n FROM weather WHERE n < 10").collect()[0].n == 10
+    finally:
+        views.detach()
+
+
 def test_views_come_and_go_with_data_sets(
     spark: SparkSession, pond: millpond.Pond, dataset: millpond.Dataset, data: Path
 ) -> None:
