@@ -71,6 +71,12 @@ def groups(snapshot: SettledSnapshot, places: Sequence[int]) -> Iterator[list[in
         yield group
 
 
+def still_there(snapshot: SettledSnapshot, places: Sequence[int], newest: SettledSnapshot) -> list[int]:
+    """Those of these objects that a newer snapshot has, too."""
+    there = set(newest.objects.paths)
+    return [at for at in places if snapshot.objects.paths[at] in there]
+
+
 def describe(snapshot: SettledSnapshot, places: Sequence[int], indexes: StreamIndexes, blobs: BlobWriter) -> pa.Table:
     """New entries of these objects: their ranges and indexes made anew, everything else as it was."""
     ranges: list[dict[str, ColumnRange]] = []

@@ -192,8 +192,10 @@ class StreamArchive:
         time: what is done stays, and the next call goes on. Each commit is in a `step`."""
         snapshot, indexes = self.snapshot(refresh=True), self._ledger.indexes
         places = reindex.lacking(snapshot, everything)
-        done = size = 0
-        for group in reindex.groups(snapshot, places):
+        seen = done = size = 0
+        for planned in reindex.groups(snapshot, places):
+            # Of objects that were merged, say, since the first look, the files may be gone.
+            group = reindex.still_there(snapshot, planned, self.snapshot(refresh=True))
             blobs = BlobWriter(snapshot.version + 1)
             entries = reindex.describe(snapshot, group, indexes, blobs)
             with step(), self._writer:
@@ -201,14 +203,16 @@ class StreamArchive:
                     raise Truncated(
                         f"{self._ledger.definition.name} was truncated meanwhile", hint="nothing is left to index"
                     )
-                try:
-                    reindex.commit_entries(self._storage, self._ledger, entries, blobs)
-                finally:
-                    self._show()
-                self._checkpoint_if_due()
+                if group:
+                    try:
+                        reindex.commit_entries(self._storage, self._ledger, entries, blobs)
+                    finally:
+                        self._show()
+                    self._checkpoint_if_due()
             done, size = done + len(group), size + int(snapshot.objects.sizes[group].sum())
+            seen += len(planned)
             if progress is not None:
-                progress(done, len(places))
+                progress(seen, len(places))
         return RebuildReport(done, size, self._ledger.definition.name)
 
     def begin_load(self, now_micros: int, marks: Mapping[str, int] = MappingProxyType({})) -> Load | None:

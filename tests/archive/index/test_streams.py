@@ -102,6 +102,28 @@ def test_entries_survive_a_reopen_and_checkpoints(tmp_path: Path) -> None:
         ruled_out_by_each(pond.stream("m"))
 
 
+def test_objects_that_go_while_indexes_are_rebuilt_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millpond.archive.reindex._COMMIT_OBJECTS", 1)
+    with millpond.open(tmp_path / "pond", background=False) as pond:
+        stream = pond.create_stream("m", SCHEMA)
+        fill(stream, 6)
+        pond.alter_stream("m", indexes=INDEXES_OF_ALL)
+        told: list[tuple[int, int]] = []
+
+        def progress(done: int, total: int) -> None:
+            if not told:  # the objects are merged, and their files removed
+                assert stream.archive.compact(least_objects=2) is not None
+                assert stream.archive.vacuum(2**62).objects >= 6
+            told.append((done, total))
+
+        assert stream.rebuild_indexes(progress=progress).objects == 1
+        assert told == [(done, 6) for done in range(1, 7)]
+        assert stream.rebuild_indexes().objects == 0, "what was merged has entries"
+        assert not [finding for finding in stream.archive.verify() if finding.severity == "error"]
+
+
 def test_an_index_that_is_added_later_is_rebuilt(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", background=False) as pond:
         stream = pond.create_stream("m", SCHEMA)
