@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import millpond
 from millpond.archive.load import ROW_BITS, LoadWriter
+from millpond.client.relayouts import RemoteRelayouts
 from millpond.client.stream import RemoteStream
 from millpond.errors import Backpressure, Fenced, InvalidInput, InvalidRecord, TransactionOver
 from millpond.flight import FlightLink
 from millpond.model.stored_definition import decode_definition
 from millpond.storage import LocalStorage
 from millpond.wire.bulk import LoadTicket
+from millpond.wire.relayout import run
+from millpond.wire.relayout_requests import CommitRelayout
 from millpond.wire.requests import Append
 from tests.client.conftest import Served
 
@@ -138,3 +142,27 @@ def test_indexes_are_rebuilt_through_a_node(served: Served, stream: RemoteStream
     assert stream.rebuild_indexes().objects == 0
     with pytest.raises(millpond.MillpondError, match="no index kind"):
         pond.alter_stream(stream.name, indexes=["nothing:n"])
+
+
+def test_a_report_of_a_relayout_goes_in_pieces(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of many buckets does not fit into a request."""
+    monkeypatch.setattr("millpond.client.bulk._PART_ROWS", 3)
+    schema = pa.schema([("lat", pa.float64()), ("lon", pa.float64())])
+    here = served.pond.create_stream("places", schema)
+    here.append([{"lat": n * 7919 % 1000 / 10, "lon": n * 104729 % 1000 / 10} for n in range(1_000)])
+    here.settle()
+    served.pond.alter_stream("places", layout="kdtree:lat,lon,buckets=16")
+    remote = served.connect()
+    sent: list[CommitRelayout] = []
+    ask = remote._connection.ask
+
+    def noted(request: Any, kind: Any) -> Any:
+        sent.extend([request] if isinstance(request, CommitRelayout) else [])
+        return ask(request, kind)
+
+    monkeypatch.setattr(remote._connection, "ask", noted)
+    relayouts = RemoteRelayouts(remote._connection, "places", here.definition.id)
+    report = run(relayouts, "places", "me", 0, here.relayouting.rewrite)
+    assert (report.units, report.rows, report.objects_after) == (1, 1_000, 16)
+    assert [(one.piece, one.pieces) for one in sent] == [(piece, 6) for piece in range(6)]
+    assert here.count() == 1_000

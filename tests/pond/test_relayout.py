@@ -255,6 +255,53 @@ def test_one_that_is_always_overtaken_gives_up(stream: Any) -> None:
 
 
 @pytest.mark.embedded
+def test_an_answer_that_was_lost_is_given_again(stream: Any) -> None:
+    relayouts = stream.relayouting
+    ticket = relayouts.begin("me", 0)
+    ((unit, (report,)),) = relayouts.rewrite(ticket, relayouts.plan(ticket.id))
+    place = ticket.id, unit.start, unit.loaded
+    answer = relayouts.commit_part(*place, 0, report)
+    assert answer.whole
+    assert answer.report.rows == 4_000
+    version = stream.status().version
+    assert relayouts.commit_part(*place, 0, report) == answer
+    assert stream.status().version == version
+    with pytest.raises(millpond.errors.InvalidInput, match="was not planned"):
+        relayouts.commit_part(ticket.id, unit.start + 1, unit.loaded, 0, report)
+
+
+@pytest.mark.embedded
+def test_a_commit_that_failed_for_a_moment_is_asked_for_again(stream: Any, monkeypatch: Any) -> None:
+    relayouts = stream.relayouting
+    ticket = relayouts.begin("me", 0)
+    ((unit, (report,)),) = relayouts.rewrite(ticket, relayouts.plan(ticket.id))
+    with monkeypatch.context() as failing:
+        failing.setattr("millpond.archive.ledger.Ledger.refresh", lambda self: (_ for _ in ()).throw(OSError("full")))
+        with pytest.raises(millpond.errors.SettleFailed):
+            relayouts.commit_part(ticket.id, unit.start, unit.loaded, 0, report)
+    assert relayouts.commit_part(ticket.id, unit.start, unit.loaded, 0, report).report.rows == 4_000
+
+
+@pytest.mark.embedded
+def test_a_report_comes_in_pieces_and_parts_in_any_order(stream: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("millpond.archive.relayout.PART_BYTES", 60_000)
+    relayouts = stream.relayouting
+    ticket = relayouts.begin("me", 0)
+    ((unit, reports),) = relayouts.rewrite(ticket, relayouts.plan(ticket.id))
+    assert unit.parts > 1
+    sent = [
+        (part, table, piece, 2)
+        for part, report in enumerate(reports)
+        for piece, table in enumerate((report.slice(0, 1), report.slice(1)))
+    ]
+    sent = [*sent[::2], *sent[:3], *sent[1::2]]
+    answers = [relayouts.commit_part(ticket.id, unit.start, unit.loaded, *one) for one in sent]
+    assert [answer.whole for answer in answers] == [False] * (len(sent) - 1) + [True]
+    assert answers[-1].report.objects_after == 16
+    assert stream.count() == 4_100
+
+
+@pytest.mark.embedded
 def test_a_stream_that_is_truncated_or_dropped_meanwhile(pond: Any, stream: Any) -> None:
     relayouts = stream.relayouting
     ticket = relayouts.begin("me", 0)

@@ -63,7 +63,7 @@ class RemoteBulk:
         self._connection.ask(bulk.RenewLoad(self._stream.name, load.id, id=self._stream.id), None)
 
     def commit_load(self, load: Load, report: pa.Table) -> LoadReport:
-        parts = _parts(report)
+        parts = report_parts(report)
         done: LoadReport | None = None
         for number, part in enumerate(parts):
             request = bulk.CommitLoad(
@@ -90,7 +90,7 @@ class RemoteBulk:
                 time.sleep(_PAUSE_SECONDS)
 
 
-def _parts(report: pa.Table) -> list[str]:
+def report_parts(report: pa.Table) -> list[str]:
     """A report as texts that each fit into a request."""
     return [part for at in range(0, max(1, report.num_rows), _PART_ROWS) for part in _fit(report.slice(at, _PART_ROWS))]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from millpond.archive.relayout import RelayoutReport, Unit
+from millpond.client.bulk import report_parts
 from millpond.wire import relayout_requests as relayout
-from millpond.wire.relayout import RelayoutTicket, UnitAnswer, decode_unit, encode_table
+from millpond.wire.relayout import RelayoutTicket, UnitAnswer, decode_unit
 
 if TYPE_CHECKING:
     from millpond.client.connection import Connection
@@ -37,11 +37,13 @@ class RemoteRelayouts:
     def commit(self, relayout_id: str, unit: Unit, reports: Sequence[pa.Table]) -> RelayoutReport | None:
         answer = UnitAnswer(False)
         for part, report in enumerate(reports):
-            text = base64.b64encode(encode_table(report)).decode()
-            request = relayout.CommitRelayout(
-                self._stream, relayout_id, unit.start, unit.loaded, part, text, id=self._id
-            )
-            answer = self._connection.ask(request, UnitAnswer)
+            pieces = report_parts(report)
+            for piece, text in enumerate(pieces):
+                place = unit.start, unit.loaded, part
+                request = relayout.CommitRelayout(
+                    self._stream, relayout_id, *place, text, piece, len(pieces), id=self._id
+                )
+                answer = self._connection.ask(request, UnitAnswer)
         return answer.report
 
     def end(self, relayout_id: str) -> None:

@@ -27,7 +27,7 @@ def relayout_calls(stream_of: Callable[[ask.Request], Stream]) -> Calls:
     def commit(caller: Caller, request: relayout.CommitRelayout) -> UnitAnswer:
         report = read_report(request.report)
         return stream_of(request).relayouting.commit_part(
-            request.relayout, request.start, request.loaded, request.part, report
+            request.relayout, request.start, request.loaded, request.part, report, request.piece, request.pieces
         )
 
     return {

@@ -41,9 +41,13 @@ class _Current:
     ticket: RelayoutTicket
     owner: str
     until_seconds: float
-    # What was planned, and what of it was reported, for those who commit from elsewhere.
+    # What was planned, what of it was reported (by part and piece), and what was answered, for those who commit from
+    # elsewhere.
     units: dict[tuple[int, bool], Unit] = field(default_factory=dict)
-    reports: dict[tuple[int, bool], dict[int, pa.Table]] = field(default_factory=dict)
+    reports: dict[tuple[int, bool], dict[int, list[pa.Table | None]]] = field(default_factory=dict)
+    answers: dict[tuple[int, bool], UnitAnswer] = field(default_factory=dict)
+    # Held by who commits from elsewhere: whoever asks again meanwhile waits for the first one's answer.
+    committing: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Relayouting:
@@ -141,7 +145,8 @@ class Relayouting:
         units = plan(snapshot, self._archive.definition, model, object_bytes_min=ticket.object_bytes_min)
         with self._lock:
             current = self._own(relayout)
-            current.units, current.reports = {(unit.start, unit.loaded): unit for unit in units}, {}
+            current.units = {(unit.start, unit.loaded): unit for unit in units}
+            current.reports, current.answers = {}, {}
         return units
 
     def rewrite(self, ticket: RelayoutTicket, units: Sequence[Unit]) -> Iterator[tuple[Unit, list[pa.Table]]]:
@@ -173,22 +178,36 @@ class Relayouting:
         except Overtaken:
             return None
 
-    def commit_part(self, relayout: str, start: int, loaded: bool, part: int, report: pa.Table) -> UnitAnswer:
+    def commit_part(
+        self, relayout: str, start: int, loaded: bool, part: int, report: pa.Table, piece: int = 0, pieces: int = 1
+    ) -> UnitAnswer:
         """As `commit`, for one who sends what the parts of a planned unit reported one after the other, in any order
-        and any of them more than once."""
+        and any of them more than once; a report may come in pieces. What was committed is answered as the first
+        time."""
+        place = start, loaded
         with self._lock:
             current = self._own(relayout)
-            unit = current.units.get((start, loaded))
+        with current.committing:
+            known = current.answers.get(place)
+            if known is not None:
+                return known
+            unit = current.units.get(place)
             if unit is None or part >= unit.parts:
+                raise InvalidInput(f"part {part} of a unit at {start} was not planned", hint="plan first")
+            reports = current.reports.setdefault(place, {})
+            told = reports.setdefault(part, [None] * pieces)
+            if piece >= pieces or len(told) != pieces:
                 raise InvalidInput(
-                    f"part {part} of a unit at {start} was not planned", hint="plan first; each unit is committed once"
+                    f"piece {piece} of {pieces} of a report that has {len(told)}",
+                    hint="a report is sent in one number of pieces",
                 )
-            reports = current.reports.setdefault((start, loaded), {})
-            reports[part] = report
-            if len(reports) < unit.parts:
+            told[piece] = report
+            whole = [joined for at in sorted(reports) if (joined := _joined(reports[at])) is not None]
+            if len(whole) < unit.parts:
                 return UnitAnswer(False)
-            del current.units[start, loaded], current.reports[start, loaded]
-        return UnitAnswer(True, self.commit(relayout, unit, [reports[at] for at in sorted(reports)]))
+            answer = current.answers[place] = UnitAnswer(True, self.commit(relayout, unit, whole))
+            del current.reports[place]
+            return answer
 
     def end(self, relayout: str) -> None:
         """See `Relayouts.end`."""
@@ -226,3 +245,11 @@ class Relayouting:
                 hint="what it has committed stays: run it again for the rest",
             )
         return self._current
+
+
+def _joined(pieces: Sequence[pa.Table | None]) -> pa.Table | None:
+    """A report from its pieces; None while some are to come."""
+    found = [piece for piece in pieces if piece is not None]
+    if len(found) < len(pieces):
+        return None
+    return pa.concat_tables(found, promote_options="default").replace_schema_metadata(found[0].schema.metadata)

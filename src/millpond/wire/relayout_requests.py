@@ -47,7 +47,7 @@ class RenewRelayout(StreamRequest, frozen=True, tag="renew-relayout"):
 
 class CommitRelayout(StreamRequest, frozen=True, tag="commit-relayout"):
     """-> `UnitAnswer`. What part `part` of a planned unit (known by its start and kind) reported, an Arrow stream in
-    base64; the unit is committed with the last of its parts."""
+    base64, in as many pieces as it takes; the unit is committed with the last of its parts."""
 
     right: ClassVar[Right | None] = "admin"
 
@@ -56,6 +56,8 @@ class CommitRelayout(StreamRequest, frozen=True, tag="commit-relayout"):
     loaded: bool
     part: Count
     report: Annotated[str, msgspec.Meta(max_length=2_000_000)]
+    piece: Count = 0
+    pieces: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
 
 
 class EndRelayout(StreamRequest, frozen=True, tag="end-relayout"):
