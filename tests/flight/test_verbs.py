@@ -234,11 +234,13 @@ def test_what_is_no_request_is_refused(node: Node, kind: str, body: bytes) -> No
 
 
 def test_an_action_that_is_not_there_names_those_that_are(node: Node) -> None:
-    with pytest.raises(flight.FlightError) as caught:
-        list(node.client().do_action(flight.Action("shutdown", b""), options()))
-    found = told(caught.value)
-    assert isinstance(found, NoSuchRoute)
-    assert all(name in found.hint for name, _ in action_names())
+    for name, hint in (("relayot", "did you mean relayout"), ("shutdown", "list_actions() names all")):
+        with pytest.raises(flight.FlightError) as caught:
+            list(node.client().do_action(flight.Action(name, b""), options()))
+        found = told(caught.value)
+        assert isinstance(found, NoSuchRoute)
+        assert hint in found.hint
+    assert {each.type for each in node.client().list_actions(options())} == {name for name, _ in action_names()}
 
 
 def test_long_errors_arrive(node: Node) -> None:

@@ -7,6 +7,7 @@ rest. Everything is untrusted: what is not a request is `InvalidInput`.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -91,8 +92,9 @@ def _first_line(kind: type) -> str:
 def decode_action(kind: str, body: bytes, bytes_max: int = TICKET_BYTES_MAX) -> Call:
     """The request of an action."""
     if kind not in _CALL_NAMES:
-        known = " ".join(str(name) for name in _CALL_NAMES)  # a hint has little room
-        raise NoSuchRoute(f"no action {kind[:100]!r}", hint=f"there are: {known}")
+        near = difflib.get_close_matches(kind[:100], [name for name, _ in action_names()], 3)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        raise NoSuchRoute(f"no action {kind[:100]!r}", hint=f"{meant}list_actions() names all there are")
     _check_size(body, bytes_max, "an action")
     fields = _decoded(body or b"{}", dict[str, Any], "the body of an action")
     if fields.setdefault("do", kind) != kind:
