@@ -85,6 +85,12 @@ NEEDED: dict[str, Any] = {
     "report": "",
     "pipeline": "p",
     "prefix": "p" * 16,
+    "relayout": "r",
+    "start": 0,
+    "loaded": False,
+    "part": 0,
+    "predicate": '{"is": "const", "value": true}',
+    **dict.fromkeys(("objects_read", "objects_total", "bytes_read", "bytes_total"), 0),
 }
 
 
