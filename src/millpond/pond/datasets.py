@@ -6,6 +6,7 @@ never came to be, and is removed when the pond looks at its data sets for the fi
 
 from __future__ import annotations
 
+import abc
 import importlib
 import logging
 import os
@@ -113,20 +114,20 @@ class Datasets:
                 self._damaged[name] = told
 
 
-class WithDatasets:
+class WithDatasets(abc.ABC):
     """The methods of a pond that are about data sets."""
 
     _datasets: Datasets
     _clock: Clock
 
-    def _changing(self) -> AbstractContextManager[None]:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _changing(self) -> AbstractContextManager[None]: ...
 
-    def _check_open(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _check_open(self) -> None: ...
 
-    def _tell(self, change: Change) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _tell(self, change: Change) -> None: ...
 
     def index(
         self,
