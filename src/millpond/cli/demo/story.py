@@ -157,8 +157,8 @@ class Story:
             raise AssertionError(failed.failure)
         counted = questions.ask(spark, questions.HOURLY_READINGS).rows[0]["readings"]
         self._say(
-            f"Meanwhile a pipeline aggregated by the hour, from {STREAM} to {HOURLY}: {first.rows:,} readings in "
-            f"{first.batch + 1} micro-batches, then stopped and started again for the rest: {counted:,} in all."
+            f"Meanwhile a pipeline aggregated by the hour, from {STREAM} to {HOURLY}: {first.batch + 1} micro-batches, "
+            f"then stopped and started again for the rest: {counted:,} readings, each counted once."
         )
         self.numbers["hourly_readings"] = counted
         if counted != acked:
