@@ -45,6 +45,7 @@ from millpond.consume.protocol import (
 from millpond.consume.transaction import Transaction, roll_back
 from millpond.errors import Backpressure, Fenced, InvalidInput, InvalidValue, MillpondError, TransactionOver
 from millpond.model.schema import OFFSET
+from millpond.model.sizes import about_bytes
 from millpond.model.units import Duration, Size, parse_bytes, parse_seconds
 
 # What one call of the desk gives at most: little enough to go over a wire at once.
@@ -141,7 +142,7 @@ class Consumer:
             self._count(held, stop)
             rows -= batch.num_rows
             if rows:
-                size -= batch.nbytes
+                size -= about_bytes(batch)
             wait = 0.0
             yield batch
 
@@ -157,7 +158,7 @@ class Consumer:
             if held is None:
                 return
             wait = 0.0
-            size -= held.batch.nbytes
+            size -= about_bytes(held.batch)
             at = held.at
             for record in held.batch.slice(at).to_pylist():
                 if rows == 0 or held.at != at or not self._fetched or self._fetched[0] is not held:

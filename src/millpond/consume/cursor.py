@@ -22,6 +22,7 @@ from millpond.errors import OffsetGone
 from millpond.model.hashing import hash_column
 from millpond.model.offsets import OffsetRange
 from millpond.model.schema import OFFSET
+from millpond.model.sizes import about_bytes
 from millpond.query import Halves
 from millpond.query.positions import resolve
 from millpond.query.projection import Projection
@@ -68,7 +69,7 @@ class _Decoded:
 
     def __init__(self, batch: pa.RecordBatch, offsets: Offsets, stop: int) -> None:
         self.batch, self.offsets, self.stop, self.at = batch, offsets, stop, 0
-        self.row_bytes = batch.nbytes / batch.num_rows
+        self.row_bytes = about_bytes(batch) / batch.num_rows
 
     @property
     def left(self) -> int:

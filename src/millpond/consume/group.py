@@ -32,6 +32,7 @@ from millpond.consume.share import Next, Share
 from millpond.consume.slots import SlotShare
 from millpond.errors import Fenced, TooLarge, TransactionOver
 from millpond.model.offsets import OffsetRange
+from millpond.model.sizes import about_bytes
 from millpond.query import Halves
 from millpond.query.meter import ingest_runs, observe
 from millpond.telemetry import GroupTelemetry, Histogram
@@ -183,7 +184,7 @@ class Group:
                 found.append(delivery)
                 rows -= delivery.batch.num_rows
                 if rows > 0:
-                    size -= delivery.batch.nbytes
+                    size -= about_bytes(delivery.batch)
 
     def _claim(self, state: MemberState, share: Share, taken: Next) -> Delivery | None:
         """Make what was taken the member's, if it still may have it; None if there are no records in it."""

@@ -149,8 +149,8 @@ class Following:
         if batch is None:
             return
         self._polled = time.monotonic()
-        size = batch.nbytes
         batch = _apart(batch)
+        size = batch.get_total_buffer_size()  # its own: `nbytes` would look at each for what of it is used
         with self._changed:
             self._credit -= size
         self._writer.write_with_metadata(batch, encode_note(PushNote.at(self._source.position, bytes=size)))

@@ -50,7 +50,8 @@ class LiveStream:
         self._opened_rows = self._opened_bytes = 0
         self.dropped = False
         self._lock = lock
-        self._stored = (definition, stored_schema(definition.schema))
+        stored = stored_schema(definition.schema)
+        self._stored = (definition, stored, stored.names)
 
     def opened(self) -> None:
         """It is as it was found: what comes from now on is counted."""
@@ -128,8 +129,7 @@ class LiveStream:
     ) -> Iterator[pa.RecordBatch]:
         """Records of a range, filtered and cut to columns segment by segment; see `LogEngine.read`."""
         definition = self.definition
-        schema = self._stored_schema(definition)
-        every = schema.names
+        schema, every = self._as_stored(definition)
         names = every if columns is None else list(columns)
         chosen = Filter(predicate, schema, loose=loose) if predicate is not None else None
         with self._lock:
@@ -145,19 +145,20 @@ class LiveStream:
             if predicate is not None and not segment.may_match(predicate, schema):
                 continue
             for chunk in segment.chunks(offsets, definition, self.codec):
-                batch = chunk.batch if bare else with_system(chunk, streamlet, schema)
+                batch = chunk.batch if bare else with_system(chunk, streamlet)
                 if chosen is not None:
                     batch = chosen.apply(batch)
                 if batch.num_rows:
                     yield batch if names == (user if bare else every) else batch.select(names)
 
-    def _stored_schema(self, definition: StreamDefinition) -> pa.Schema:
-        """Made once per definition: it costs as much as reading a few rows."""
-        known, schema = self._stored
+    def _as_stored(self, definition: StreamDefinition) -> tuple[pa.Schema, list[str]]:
+        """Its schema and the names of its columns, made once per definition: it costs as much as reading a few rows."""
+        known, schema, names = self._stored
         if known is not definition:
             schema = stored_schema(definition.schema)
-            self._stored = (definition, schema)
-        return schema
+            names = schema.names
+            self._stored = (definition, schema, names)
+        return schema, names
 
     def _gone(self, streamlet: int, offsets: OffsetRange) -> OffsetGone:
         held = self.streamlets[streamlet]

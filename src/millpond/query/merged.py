@@ -29,6 +29,7 @@ from millpond.errors import InvalidValue
 from millpond.model.definition import StreamDefinition
 from millpond.model.offsets import OffsetRange
 from millpond.model.schema import INGEST_TIME, OFFSET, STREAMLET, TIMESTAMP
+from millpond.model.sizes import about_bytes
 from millpond.model.units import Duration, parse_seconds
 from millpond.query.halves import Halves
 from millpond.query.overtaken import Numbers, Overtaken, places_of
@@ -75,7 +76,7 @@ class _Held:
     def add(self, batch: pa.RecordBatch, times: Numbers, ingested: Numbers) -> None:
         self._new.append((batch, times, ingested))
         self._new_rows += batch.num_rows
-        self.bytes += batch.nbytes
+        self.bytes += about_bytes(batch)
 
     def __len__(self) -> int:
         return int(self.batch.num_rows) + self._new_rows

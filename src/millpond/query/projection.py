@@ -15,6 +15,7 @@ import pyarrow as pa
 from millpond.errors import InvalidValue
 from millpond.model.definition import StreamDefinition
 from millpond.model.schema import stored_schema
+from millpond.model.sizes import fits
 
 # What one batch handed to a caller holds at most: enough to amortise Python's cost per batch, little enough that a
 # slow caller, or a door with a message limit, never has to take a whole segment at once.
@@ -78,7 +79,7 @@ def pieces(
 
 
 def _halved(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    if batch.num_rows <= 1 or batch.nbytes <= bytes_max:
+    if batch.num_rows <= 1 or fits(batch, bytes_max):
         yield batch
         return
     middle = batch.num_rows // 2

@@ -284,5 +284,8 @@ class StreamReader(Iterator[pa.RecordBatch]):
             yield self._projection.apply(piece)
         else:
             self._meter.handed_out(piece)
-            yield self._projection.apply(piece)
+            try:
+                yield self._projection.apply(piece)
+            finally:
+                self._meter.count(piece)
             self._meter.came_back()
