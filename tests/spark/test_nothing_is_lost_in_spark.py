@@ -19,12 +19,10 @@ from millpond.spark import last_query, register
 from millpond.testing.odd_rows import odd_rows
 from millpond.testing.where_clauses import where_clauses
 from tests.odd_streams import LAYOUTS, settled_stream
-from tests.spark.conftest import session_setting
 
 # Clauses in one query: a query each would take minutes.
 AT_ONCE = 12
 BLOCKS, ROWS = 9, 32
-OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
 
 
 @pytest.fixture(scope="module", params=sorted(LAYOUTS))
@@ -48,9 +46,7 @@ def check(spark: SparkSession, odd: millpond.Stream, clauses: list[str]) -> tupl
     figures = last_query(spark)
     assert figures.undecided == 0
     columns = ", ".join(f"({clause}) AS c{at}" for at, clause in enumerate(clauses))
-    # Over a union, this rule of Spark 4.3 fails for several functions of SQL in one SELECT list.
-    with session_setting(spark, "spark.sql.optimizer.excludedRules", f"{OPTIMIZER}.RemoveRedundantAliases"):
-        rows = spark.sql(f"SELECT id, {columns} FROM odd").collect()
+    rows = spark.sql(f"SELECT id, {columns} FROM odd").collect()
     expected = Counter((at, row[0]) for row in rows for at in range(len(clauses)) if row[at + 1])
     wrong = [f"{clauses[at]}: id {row}" for at, row in (expected - found) + (found - expected)]
     assert not wrong, "\n".join(wrong)

@@ -1,8 +1,8 @@
 """Functions of places for Spark: `st_box`, `st_near`, `st_distance`, in SQL and for DataFrames.
 
 In SQL they are functions of SQL, which Spark puts in the place of their calls before it plans: no Python runs, and with
-constant arguments the box of `st_near` and `st_box` is folded to plain comparisons, by which objects are ruled out.
-Here they are made of columns, to the same effect.
+constant arguments the box of `st_near` and `st_box` is folded to plain comparisons, by which objects are ruled out;
+`st_distance` is known by its formula (`catalyst_places`). Here they are made of columns, to the same effect.
 
 Invariant: they say of every row what `query.sql` makes of the same text (see `model.sphere`). `st_distance` is NULL for
 what is no place. `st_near` is its box and the distance; the box is never smaller than the circle.
@@ -11,6 +11,7 @@ what is no place. `st_near` is its box and the distance; the box is never smalle
 from __future__ import annotations
 
 import math
+import re
 from typing import TypeAlias
 
 from pyspark.sql import Column, SparkSession
@@ -48,6 +49,9 @@ _NEAR = f"""lat >= greatest(to_lat - {_REACH}, -90D) AND lat <= least(to_lat + {
 _BOX = """lat >= south AND lat <= north
   AND CASE WHEN west <= east THEN lon >= west AND lon <= east ELSE lon >= west OR lon <= east END"""
 
+# Over a union, which a stream is, Spark 4.3 fails to plan two calls in one SELECT list (RemoveRedundantAliases) if a
+# parameter has the name of the column that it is given. So parameters are given names that no column has.
+_PARAMETER = re.compile(rf"\b({'|'.join(sorted({argument for each in FUNCTIONS.values() for argument in each}))})\b")
 _BODIES = {"st_box": ("BOOLEAN", _BOX), "st_near": ("BOOLEAN", _NEAR), "st_distance": ("DOUBLE", _DISTANCE)}
 
 
@@ -56,7 +60,8 @@ def register_functions(spark: SparkSession) -> None:
     for name, (kind, body) in _BODIES.items():
         if not spark.catalog.functionExists(name):
             typed = ", ".join(f"{argument} DOUBLE" for argument in FUNCTIONS[name])
-            spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION {name}({typed}) RETURNS {kind} RETURN {body}")
+            text = _PARAMETER.sub(r"_st_\1", f"({typed}) RETURNS {kind} RETURN {body}")
+            spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION {name}{text}")
 
 
 def st_box(lat: ColumnOrName, lon: ColumnOrName, south: float, west: float, north: float, east: float) -> Column:
