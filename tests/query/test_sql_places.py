@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import operator
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
 from millpond.errors import InvalidPredicate
 from millpond.model.evaluate import mask
-from millpond.model.predicate import And, Near, Not, inside
+from millpond.model.predicate import And, Compare, Near, Not, inside
 from millpond.model.sphere import Around, around
 from millpond.query.sql import parse_where
 
@@ -44,6 +46,9 @@ ROWS = pa.RecordBatch.from_pydict(
         ("st_distance(lat, lon, 48.8566, 2.3522) >= 0", [0, 1, 5, 6, 7]),
         ("st_distance(lat, lon, 48.8566, 2.3522) < 0", []),
         ("st_distance(lat, lon, 48.8566, 2.3522) BETWEEN 1000 AND 700000", [1]),
+        ("st_distance(lat, lon, 48.8 + 0.0566, 2.3522) / 1000 BETWEEN 1 AND 7 * 100", [1]),
+        ("1000.0 * st_distance(lat, lon, 48.8566, 2.3522) / 1e3 < 1000", [0]),
+        ("-(1 - 2) < st_distance(lat, lon, 48.8566, 2.3522) / 1000", [1, 5, 6, 7]),
     ],
 )
 def test_the_rows_that_are_there(sql: str, rows: list[int]) -> None:
@@ -59,6 +64,65 @@ def test_what_the_text_becomes() -> None:
     assert parse_where("st_distance(lat, lon, 1, 2) > 3.5", SCHEMA) == Not(near)
     box = inside("d", "n", Around(1.0, 2.0, 3.0, 4.0))
     assert parse_where("st_box(d, n, 1, 3, 2, 4)", SCHEMA) == box
+
+
+@pytest.mark.parametrize("step", ["/ 1000", "* 3", "/ 1609.344", "* 0.001 / 7", "/ 3.0 * 1e-3"])
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
+def test_a_distance_in_other_units_is_cut_at_the_very_double(step: str, op: str) -> None:
+    """What Spark computes for a row is the rounded product; the border between its rows is ours."""
+    ways = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+    for limit in (5.0, 0.1, 123456.789, 1.0000000000000002):
+        found = parse_where(f"st_distance(lat, lon, 1, 2) {step} {op} {limit!r}D", SCHEMA)
+        near = found.term if isinstance(found, Not) else found
+        assert isinstance(near, Near)
+        inside_of, beyond = near.meters, math.nextafter(near.meters, math.inf)
+        holds = [ways[op](eval(f"{meters!r} {step}"), limit) for meters in (inside_of, beyond)]
+        assert holds == [op in ("<", "<="), op in (">", ">=")], (limit, near.meters)
+
+
+@pytest.mark.parametrize(
+    ("sql", "value"),
+    [
+        ("n < 2 * 3", 6),
+        ("n < 2 - 5 + 1", -2),
+        ("n < -(2 + 3)", -5),
+        ("n < 5 / 2", 2.5),
+        ("n < 3000000000 * 2", 6_000_000_000),
+        ("d < 1.5 * 2", Decimal("3.0")),
+        ("d < 0.25 + 1.5 - 3", Decimal("-1.25")),
+        ("lat < 1.5D * 2", 3.0),
+        ("lat < 0.1 + 0.2", Decimal("0.3")),
+        ("lat < 1e-1 + 0.2", 0.1 + 0.2),
+    ],
+)
+def test_arithmetic_of_literals_is_computed_as_in_spark(sql: str, value: object) -> None:
+    found = parse_where(sql, SCHEMA)
+    assert isinstance(found, Compare)
+    assert (found.value, type(found.value)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("n < 2147483647 + 1", "overflows: both sides are INT"),
+        ("n < 9223372036854775807 * 2", "overflows: both sides are BIGINT"),
+        ("d < 5.5 / 2", "rounds a division of decimals"),
+        ("d < 0.12345678901234567890 * 0.12345678901234567890", "more than the 38 digits"),
+        ("n < 1 / 0", "divides by zero"),
+        ("n < CAST(5 AS TINYINT) * 2", "only literals and distances"),
+        ("n * 2 < 6", "only literals and distances"),
+        ("n < 'a' * 2", "only literals and distances"),
+        ("n < 5 % 2", "is not supported"),
+        ("st_distance(lat, lon, 1, 2) * -1 > -5", "a number above 0"),
+        ("st_distance(lat, lon, 1, 2) / 0 > 5", "a number above 0"),
+        ("1000 / st_distance(lat, lon, 1, 2) > 5", "only literals and distances"),
+        ("st_distance(lat, lon, 1, 2) / 1000 < 1e200", "no length on the Earth"),
+    ],
+)
+def test_other_arithmetic_is_refused_with_the_reason(sql: str, says: str) -> None:
+    with pytest.raises(InvalidPredicate, match=says) as caught:
+        parse_where(sql, SCHEMA)
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,22 @@ WHERE = {
     "st_near(lat, lon, 84, 120, 2000000)": {"Alert"},
     "st_near(lat, lon, 0, 0, 20100000)": set(CITIES),
     "st_near(lat, lon, 0, 0, 1000)": set(),
+    "st_distance(lat, lon, 48.85, 2.35) < 5000": {"Paris"},
+    "st_distance(48.85, 2.35, lat, lon) <= 5 * 1000": {"Paris"},
+    "5e3 > st_distance(lat, lon, 48.8 + 0.05, 2.35)": {"Paris"},
+    "5000.5 >= st_distance(48.85, 2.35, lat, lon)": {"Paris"},
+    "st_distance(lat, lon, 48.85, 2.35) / 1000 < 5": {"Paris"},
+    "2 * st_distance(lat, lon, 48.85, 2.35) / 1609.344 <= 6": {"Paris"},
+    "st_distance(lat, lon, 48.85, 2.35) BETWEEN 1000 AND 5000": {"Paris"},
+    "st_distance(lat, lon, -16, 180) < 700000": {"Suva"},
+    "st_distance(lat, lon, -16, -180) < 1200000": {"Suva", "Apia"},
+    "st_distance(lat, lon, -90, 100) <= 15000": {"pole"},
+    "st_distance(lat, lon, 84, 120) < 2000000": {"Alert"},
+    "st_distance(lat, lon, 0, 0) < 1000": set(),
+    "NOT st_distance(lat, lon, 48.85, 2.35) > 5000": {"Paris"},
+    "NOT (st_distance(lat, lon, 48.85, 2.35) >= 5000 OR id < 0)": {"Paris"},
+    "id >= 0 AND 5000 > st_distance(lat, lon, 48.85, 2.35)": {"Paris"},
+    "st_distance(lat, lon, 48.85, 2.35) < 5000 OR st_distance(lat, lon, 43.7, 7.25) < 5000": {"Paris", "Nice"},
 }
 
 
@@ -74,12 +90,42 @@ def test_spark_and_a_scan_find_the_same_rows(spark: SparkSession, stream: millpo
     assert figures.objects_total == settled
     # Of the object with NaN nothing is known.
     assert figures.objects_read <= len(names) + 1
+    assert stream.explain(where).objects_read <= len(names) + 1
+    # As a column of all rows, nobody skips by it.
+    everywhere = spark.sql(f"SELECT id, {where} AS wanted FROM places").collect()
+    assert {row.id for row in everywhere if row.wanted} == {row.id for row in found}
+
+
+def test_a_distance_that_was_given_a_name_is_skipped_by(spark: SparkSession, stream: millpond.Stream) -> None:
+    named = "SELECT id, st_distance(lat, lon, 48.85, 2.35) AS meters FROM places"
+    found = spark.sql(f"SELECT id, meters FROM ({named}) WHERE meters < 5000 ORDER BY meters").collect()
+    assert {row.id for row in found} == {row.id for row in spark.sql(named).collect() if (row.meters or 1e9) < 5000}
+    spark.sql(f"SELECT id FROM ({named}) WHERE meters < 5000").collect()
+    assert last_query(spark).objects_read <= 2
+
+
+def test_distances_that_bound_nothing_skip_nothing(spark: SparkSession, stream: millpond.Stream) -> None:
+    """What is far away, what is compared with another column or with NaN, and a formula of somebody else, whose
+    longitudes may be any number."""
+    own = "asin(sqrt(least(1D, power(sin((lat * {r} - 0.85D) / 2), 2) + cos(lat * {r}) * cos(0.85D)"
+    own += " * power(sin((CAST(lon AS DOUBLE) - 2.35D) * {r} / 2), 2)))) * 12742017.6D < 5000"
+    for where in (
+        "st_distance(lat, lon, 48.85, 2.35) > 5000",
+        "st_distance(lat, lon, 48.85, 2.35) * -1 < 5000",
+        "st_distance(lat, lon, 48.85, 2.35) < id",
+        "st_distance(lat, lon, 48.85, 2.35) <= double('NaN')",
+        own.format(r=f"{math.pi / 180!r}D"),
+    ):
+        found = {row.id for row in spark.sql(f"SELECT id FROM places WHERE {where}").collect()}
+        assert last_query(spark).objects_read == len(CITIES) + 1, where
+        everywhere = spark.sql(f"SELECT id, {where} AS wanted FROM places").collect()
+        assert {row.id for row in everywhere if row.wanted} == found, where
 
 
 @pytest.mark.parametrize(
     "where",
     [
-        *(f"NOT {where}" for where in WHERE),
+        *(f"NOT ({where})" for where in WHERE),
         "st_distance(lat, lon, 48.85, 2.35) < 5000",
         "st_distance(48.85, 2.35, lat, lon) >= 5000",
         "st_distance(lat, lon, 90, 0) BETWEEN 0 AND 1000000",
@@ -130,6 +176,20 @@ def test_two_places_of_one_row_have_a_distance(spark: SparkSession, stream: mill
         " WHERE a.name = 'Quito' AND b.name = 'Quito'"
     )
     assert pairs.collect()[0].n >= 40
+
+
+def test_several_functions_in_one_list_of_columns(spark: SparkSession, stream: millpond.Stream) -> None:
+    """A stream is a union, over which Spark itself fails if a parameter is named as the column that it is given."""
+    functions_of = "st_distance(lat, lon, 48.85, 2.35) AS paris, st_distance(43.7, 7.25, lat, lon) AS nice"
+    rows = spark.sql(f"SELECT lat, lon, {functions_of}, st_near(lat, lon, 43.7, 7.25, 5000) AS near FROM places")
+    for lat, lon, *found in rows.where("lat = lat AND name <> 'odd'").collect():
+        paris, nice = distance_meters(lat, lon, 48.85, 2.35), distance_meters(lat, lon, 43.7, 7.25)
+        assert found == [pytest.approx(paris, abs=1e-6), pytest.approx(nice, abs=1e-6), (nice or 0) <= 5000]
+    grouped = "SELECT st_box(lat, lon, 40, 0, 50, 10) AS france, avg(st_distance(lat, lon, 48.85, 2.35)) AS far"
+    means = {
+        row.france: row.far for row in spark.sql(f"{grouped} FROM places WHERE name <> 'odd' GROUP BY 1").collect()
+    }
+    assert means[True] < 700_000 < means[False]
 
 
 def test_a_function_of_another_keeps_its_name(spark: SparkSession) -> None:

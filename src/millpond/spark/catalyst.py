@@ -5,8 +5,8 @@ Invariant: for every row, the translation is true, false or null exactly as Spar
 type or a cast that is not listed here is never wrong, only unhelpful.
 
 Casts of a column are seen through where no value changes: wider integers and decimals, integers and floats to doubles.
-Functions that keep the order of dates, timestamps and floats are undone (`catalyst_functions`). All others depend on
-rounding, or may fail.
+Functions that keep the order of dates, timestamps and floats are undone (`catalyst_functions`), and of a distance its
+box is kept (`catalyst_places`). All others depend on rounding, or may fail.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from millpond.model.predicate import (
     Unknown,
 )
 from millpond.spark.catalyst_functions import Node, derived
+from millpond.spark.catalyst_places import within_distance
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARISONS = {
@@ -94,6 +95,9 @@ def _translate(node: Node, columns: frozenset[str]) -> Predicate:
 
 def _leaf(node: Node, columns: frozenset[str]) -> Predicate:
     kind, terms = node["is"], node.get("of", [])
+    near = within_distance(node, lambda inner: _column(inner, columns))
+    if near is not None:
+        return near
     if kind in _COMPARISONS:
         return _compare(_COMPARISONS[kind], terms[0], terms[1], columns)
     match kind:

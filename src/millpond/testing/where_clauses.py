@@ -19,6 +19,12 @@ from millpond.testing.odd_rows import CITIES, EDGES, FIRST, TEXTS
 _PATTERNS = ["a%", "%1", "b_%", "", "%", "c1", "_", "z%", "zzz%z", "%N%", "Nice", "%nice%", "%: warm,%", "d-1_", "é%"]
 _PLACES = [*CITIES.values(), (90.0, 10.0), (-90.0, 0.0), (0.0, 180.0), (-16.0, -180.0)]
 _METERS = [0, 1, 2_000, 15_000, 60_000.5, 1_200_000, 10_010_000, 20_100_000]
+_DISTANCES = [
+    "st_distance(lat, lon, {lat}, {lon}) {op} {meters}",
+    "{meters} {op} st_distance({lat}, {lon}, lat, lon)",
+    "st_distance(lat, lon, {lat}, {lon}) / 1000 {op} {meters} / 1e3",
+    "2 * st_distance(lat, lon, {lat}, {lon}) {op} {meters} * 2",
+]
 _PAIRS = [("tiny", "whole"), ("whole", "big"), ("single", "double"), ("money", "huge"), ("text", "city"), ("day", "at")]
 # Functions that keep a column's order, and a column of the type that comes out.
 _FUNCTIONS = {
@@ -174,7 +180,8 @@ def places(draw: st.DrawFn) -> str:
             return f"st_box(lat, lon, {south!r}D, {west!r}D, {north!r}D, {east!r}D)"
         case 1:
             op = draw(st.sampled_from(["<", "<=", ">", ">="]))
-            return f"st_distance(lat, lon, {lat!r}D, {lon!r}D) {op} {draw(st.sampled_from(_METERS))}"
+            meters = draw(st.sampled_from(_METERS))
+            return draw(st.sampled_from(_DISTANCES)).format(lat=f"{lat!r}D", lon=f"{lon!r}D", op=op, meters=meters)
     return f"st_near(lat, lon, {lat!r}D, {lon!r}D, {draw(st.sampled_from(_METERS))})"
 
 

@@ -26,12 +26,19 @@ class Lit(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """`st_distance` between the place in two columns and a point."""
+    """`st_distance` between the place in two columns and a point, and what it is then multiplied with or divided by."""
 
     lat: Column
     lon: Column
     to_lat: float
     to_lon: float
+    scale: tuple[tuple[str, float], ...] = ()
+
+    def scaled(self, meters: float) -> float:
+        """What becomes of a distance."""
+        for op, factor in self.scale:
+            meters = meters * factor if op == "*" else meters / factor
+        return meters
 
 
 Operand: TypeAlias = Ref | Lit | Distance | Derived

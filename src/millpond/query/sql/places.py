@@ -19,6 +19,10 @@ from millpond.model.sphere import FUNCTIONS, around, checked_box, checked_number
 from millpond.query.sql.operands import Distance, Lit, Operand, Ref, is_number
 from millpond.query.sql.tree import refused
 
+# Units of length are within the first; what they make of any distance but 0 within the second, far from all rounding.
+_FACTORS = (1e-9, 1e9)
+_SCALED = (1e-100, 1e100)
+
 
 def name_of(node: exp.Anonymous) -> str:
     """The function's name if it is one of ours, else nothing."""
@@ -48,22 +52,41 @@ def distance(node: exp.Anonymous, operands: Sequence[Operand]) -> Distance:
 
 def compare_distance(op: str, node: exp.Expr, away: Distance, value: Value) -> Predicate:
     """`away` op `value`, for the comparisons that an order has."""
-    if not is_number(value) or not math.isfinite(meters := as_double(value)):  # type: ignore[arg-type]
+    if not is_number(value) or not math.isfinite(limit := as_double(value)):  # type: ignore[arg-type]
         raise refused(node, "is not supported: a distance is compared with a number of meters")
-    match op:
-        case "<=":
-            return Near(*away, meters)
-        case "<":
-            return Near(*away, _just_below(meters))
-        case ">":
-            return Not(Near(*away, meters))
-        case ">=":
-            return Not(Near(*away, _just_below(meters)))
-    raise refused(node, "is not supported: a distance is compared by < <= > >= or BETWEEN")
+    if op not in ("<", "<=", ">", ">="):
+        raise refused(node, "is not supported: a distance is compared by < <= > >= or BETWEEN")
+    if away.scale and limit > 0 and not _SCALED[0] <= limit <= _SCALED[1]:
+        raise refused(node, "is not supported: that is no length on the Earth")
+    # Farther away is the opposite of near, and null where that is.
+    near = Near(*away[:4], _greatest(away, limit, below=op in ("<", ">=")))
+    return near if op in ("<", "<=") else Not(near)
 
 
-def _just_below(meters: float) -> float:
-    return math.nextafter(meters, -math.inf)
+def scaled_distance(op: str, node: exp.Expr, away: Distance, factor: Value) -> Distance:
+    """A distance in other units: `st_distance(...) / 1000`."""
+    if not is_number(factor) or not _FACTORS[0] <= (by := as_double(factor)) <= _FACTORS[1]:  # type: ignore[arg-type]
+        raise refused(node, "is not supported: a distance is multiplied with or divided by a number above 0")
+    return away._replace(scale=(*away.scale, (op, by)))
+
+
+def _greatest(away: Distance, limit: float, *, below: bool) -> float:
+    """The greatest distance that comes out as at most `limit`, or as less. What it is multiplied with keeps the order,
+    but rounds, so the greatest one is looked for around the quotient: a few doubles away."""
+    if not away.scale or limit <= 0:
+        return math.nextafter(limit, -math.inf) if below else limit
+    meters = limit
+    for op, factor in reversed(away.scale):
+        meters = meters / factor if op == "*" else meters * factor
+
+    def holds(candidate: float) -> bool:
+        return away.scaled(candidate) < limit if below else away.scaled(candidate) <= limit
+
+    while not holds(meters):
+        meters = math.nextafter(meters, -math.inf)
+    while holds(more := math.nextafter(meters, math.inf)):
+        meters = more
+    return meters
 
 
 def _arguments(node: exp.Expr, name: str, operands: Sequence[Operand]) -> tuple[Column, Column, list[float]]:

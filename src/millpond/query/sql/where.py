@@ -6,8 +6,8 @@ Invariant: no part of the text is dropped. A node is translated only if everythi
 differs from a LIKE by one flag on the node), anything else is `InvalidPredicate` naming the piece. So what comes out
 means what Spark would make of the same text in a session whose time zone is UTC.
 
-Left out: arithmetic of numbers, functions but those of places (`query.sql.places`) and times (`query.sql.times`),
-subqueries, casts of columns that do not keep their order.
+Left out: arithmetic but that of literals (`query.sql.arithmetic`) and of distances, functions but those of places
+(`query.sql.places`) and times (`query.sql.times`), subqueries, casts of columns that do not keep their order.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from millpond.model.predicate import (
     Predicate,
     StartsWith,
 )
-from millpond.query.sql import times
+from millpond.query.sql import arithmetic, times
 from millpond.query.sql.literals import INTEGER_BITS, cast, hex_bytes, number
 from millpond.query.sql.operands import Distance, Lit, Operand, Ref
-from millpond.query.sql.places import box, compare_distance, distance, name_of, near
+from millpond.query.sql.places import box, compare_distance, distance, name_of, near, scaled_distance
 from millpond.query.sql.times import cast_derived, compare_derived, derived_among, derived_of
 from millpond.query.sql.tree import CUTS, only, parse, refused, too_deep
 
@@ -217,9 +217,23 @@ class _Translator:
                 return distance(node, self._operands(node))
             case exp.Anonymous() if str(node.this).upper() in CUTS:
                 return times.cut(node, self._timely)
+        computed = arithmetic.constant(node)
+        if computed is not None:
+            return Lit(computed.value)
         if isinstance(node, times.FUNCTIONS):
             return times.function(node, self._timely)
+        if isinstance(node, exp.Mul | exp.Div):
+            return self._scaled(node)
         raise refused(node)
+
+    def _scaled(self, node: exp.Mul | exp.Div) -> Distance:
+        only(node, "this", "expression", "typed", "safe")
+        match self._operand(node.this), self._operand(node.expression):
+            case Distance() as away, Lit(factor):
+                return scaled_distance("*" if isinstance(node, exp.Mul) else "/", node, away, factor)
+            case Lit(factor), Distance() as away if isinstance(node, exp.Mul):
+                return scaled_distance("*", node, away, factor)
+        raise refused(node, "is not supported: only literals and distances are computed with")
 
     def _timely(self, node: exp.Expr) -> Derived | Lit | None:
         """An argument of a function of dates and timestamps."""
