@@ -38,6 +38,7 @@ FIELDS: dict[type, dict[str, Any]] = {
     bulk.RenewLoad: {"load": "l"},
     bulk.CommitLoad: {"load": "l", "version": 0, "report": ""},
     bulk.AbortLoad: {"load": "l"},
+    relayout.PutModel: {"model": "m", "layout": "l"},
     relayout.BeginRelayout: {"owner": "o"},
     relayout.PlanRelayout: {"relayout": "r"},
     relayout.RenewRelayout: {"relayout": "r"},

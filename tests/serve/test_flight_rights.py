@@ -86,6 +86,8 @@ NEEDED: dict[str, Any] = {
     "pipeline": "p",
     "prefix": "p" * 16,
     "relayout": "r",
+    "model": "m",
+    "layout": "l",
     "start": 0,
     "loaded": False,
     "part": 0,

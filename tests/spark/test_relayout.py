@@ -15,12 +15,15 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import millpond
+from millpond.archive.layout.grid import Grid
+from millpond.errors import InvalidValue
 from millpond.flight import FlightDoor
 from millpond.model import predicate as predicates
 from millpond.model.predicate import columns_of
 from millpond.pond.desk import PondDesk
 from millpond.pond.gate import SecretGate
 from millpond.wire.access import EVERYTHING
+from millpond.wire.relayout_requests import PutModel
 
 PLACES = pa.schema([("vid", pa.string()), ("city", pa.string()), ("lat", pa.float64()), ("lon", pa.float64())])
 LAYOUT = "kdtree:lat,lon,buckets=8"
@@ -199,11 +202,41 @@ def test_a_served_pond_is_laid_out_by_executors_too(
         assert millpond.spark.to_spark(view, spark).where(SQUARE).count() >= 0
     connected._connection.notes.flush()
     assert len(connected.queries("grid/places")) >= 1
-    assert remote.analyse(spark).swapped
+    group = "the analysis of a served pond"
+    spark.sparkContext.setJobGroup(group, group)
+    try:
+        there = remote.analyse(spark, swap=False)
+        assert spark.sparkContext.statusTracker().getJobIdsForGroup(group), "executors read the sample"
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert there == stream.analyse(swap=False) == remote.analyse(swap=False)
+    assert stream.archive.model() is None or stream.archive.model().model.id == there.model_current
+    found = remote.analyse(spark)
+    assert found.swapped
+    assert stream.archive.model().model.id == found.model_new
+    assert not remote.analyse(spark).swapped
     report = remote.relayout(spark, object_bytes_min="0B")
     assert (report.units, report.rows, report.objects_after) == (1, 2_000, 8)
     assert rows(remote).equals(before)
     assert not stream.relayouting.alive()
+
+
+def test_a_model_from_elsewhere_counts_only_where_nothing_has_changed(stream: millpond.Stream, connected: Any) -> None:
+    stream.analyse()
+    model, layout = stream.archive.model().model, str(stream.definition.layout)
+    text = model.encode().decode()
+    for request, says in (
+        (PutModel(stream.name, text, layout, "another"), "another layout or model"),
+        (PutModel(stream.name, text, "grid:lat,lon,buckets=8", model.id), "another layout or model"),
+        (PutModel(stream.name, "{}", layout, model.id), "not a model"),
+        (
+            PutModel(stream.name, Grid("lat", "lon", buckets=8).fit(rows(stream)).encode().decode(), layout, model.id),
+            "of grid",
+        ),
+    ):
+        with pytest.raises(InvalidValue, match=says):
+            connected._connection.ask(request, None)
+        assert stream.archive.model().model.id == model.id
 
 
 def test_a_task_that_fails_changes_nothing(stream: millpond.Stream, pond: millpond.Pond, spark: SparkSession) -> None:

@@ -25,8 +25,10 @@ from millpond.archive.objects import parse_name
 from millpond.archive.partition import row_times
 from millpond.archive.reader import ObjectToRead, read_object
 from millpond.archive.snapshot import SettledSnapshot
+from millpond.errors import InvalidValue
+from millpond.model import predicate as predicates
 from millpond.model.definition import StreamDefinition
-from millpond.model.past_query import PastQuery
+from millpond.model.past_query import PastQuery, past_query
 from millpond.model.schema import INGEST_TIME
 from millpond.storage.protocol import Storage
 
@@ -59,6 +61,40 @@ class Analysis:
     def ratio(self) -> float | None:
         """What the new model would read of what the current one does; None if nobody asked anything."""
         return self.bytes_new / self.bytes_current if self.bytes_current else None
+
+
+def check_better_by(better_by: float) -> float:
+    """A share of bytes, if it is one."""
+    if not 0 <= better_by < 1:
+        raise InvalidValue(f"better_by={better_by}", hint="a share of the bytes, e.g. 0.1")
+    return better_by
+
+
+def analysed(
+    definition: StreamDefinition,
+    layout: Layout,
+    current: Model | None,
+    snapshot: SettledSnapshot,
+    history: Sequence[PastQuery],
+    draw: Draw,
+    *,
+    seconds: float,
+    better_by: float,
+) -> tuple[Model, Analysis]:
+    """All of it: a new model, from the last so many seconds of data, and whether it should count."""
+    entries = last_period(snapshot, seconds)
+    if not entries.num_rows:
+        raise InvalidValue(f"nothing of {definition.name} has settled yet", hint="settle it first")
+    sample = draw_sample(definition, layout, history, entries, draw)
+    size = sum(entries.column(BYTES).to_pylist())
+    return judge(definition, layout, current, sample, size, history, better_by=better_by)
+
+
+def past_queries(recorded: pa.Table, schema: pa.Schema) -> list[PastQuery]:
+    """What is on record of a stream, as a layout can learn from it. `schema`: with the columns of ours."""
+    asked = zip(recorded["time"].cast(pa.int64()).to_pylist(), recorded["predicate"].to_pylist(), strict=True)
+    learnt = (past_query(predicates.decode(text), schema, at) for at, text in asked)
+    return [query for query in learnt if query is not None]
 
 
 def last_period(snapshot: SettledSnapshot, seconds: float) -> pa.Table:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.archive.analysis import Analysis
+from millpond.archive.analysis import Analysis, check_better_by
 from millpond.archive.index.filters import Filter
 from millpond.archive.reindex import Progress, RebuildReport
 from millpond.archive.relayout import RelayoutReport
@@ -373,9 +373,14 @@ class RemoteStream:
     ) -> Analysis:
         """Fit the layout anew, to a sample of the last period's settled records and to the queries on record, and let
         the new model count from now on if those queries would read less by that share. What has settled stays as it
-        lies until `relayout`. The node does it, with a Spark session or without. `swap=False`: only say what would
-        be."""
+        lies until `relayout`. With a Spark session it is made here, and executors read the sample: they must have the
+        archive's directory under the node's path. Otherwise the node does it. `swap=False`: only say what would be."""
         self._check_there()
+        if spark is not None:
+            check_better_by(better_by)
+            return RemoteRelayouts(self._connection, self._name, self.id).analyse(
+                spark, *self._snapshots.take(), parse_seconds(period), better_by, swap
+            )
         request = Analyse(self._name, f"{parse_seconds(period)}s", better_by, swap, id=self.id)
         found: Analysis = self._connection.ask(request, Analysis)
         return found

@@ -34,6 +34,10 @@ def relayout_calls(stream_of: Callable[[ask.Request], Stream]) -> Calls:
         relayout.Analyse: lambda caller, request: stream_of(request).analyse(
             period=request.period, better_by=request.better_by, swap=request.swap
         ),
+        relayout.TakeModel: lambda caller, request: stream_of(request).relayouting.current_model(),
+        relayout.PutModel: lambda caller, request: stream_of(request).relayouting.put_model(
+            request.model, request.layout, request.instead_of
+        ),
         relayout.Relayout: lambda caller, request: stream_of(request).relayout(
             object_bytes_min=request.object_bytes_min
         ),

@@ -14,23 +14,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.archive.analysis import Analysis, draw_sample, judge, last_period, sample_object, to_read
+from millpond.archive.analysis import Analysis, analysed, check_better_by, past_queries, sample_object, to_read
 from millpond.archive.layout.layout import Layout
 from millpond.archive.layout.registry import decode_model
 from millpond.archive.relayout import Overtaken, RelayoutReport, Unit, plan, rewrite
 from millpond.archive.stream_archive import StreamArchive
 from millpond.clock import Clock
 from millpond.errors import Backpressure, Fenced, InvalidInput, InvalidValue
-from millpond.model import predicate as predicates
 from millpond.model.definition import StreamDefinition
-from millpond.model.past_query import PastQuery, past_query
+from millpond.model.past_query import PastQuery
 from millpond.model.schema import stored_schema
 from millpond.model.stored_definition import decode_definition, encode_definition
 from millpond.model.units import Duration, parse_seconds
 from millpond.pond.history import QueryHistory
 from millpond.pond.upkeep import Upkeep
 from millpond.settings import Settings
-from millpond.wire.relayout import RelayoutTicket, UnitAnswer
+from millpond.wire.relayout import CurrentModel, RelayoutTicket, UnitAnswer
 
 # A driver that pauses for garbage collection is back within this; one that died keeps others out for as long.
 LEASE_SECONDS = 60.0
@@ -71,20 +70,19 @@ class Relayouting:
 
     def analyse(self, period: Duration, better_by: float, swap: bool, draw: Any = None) -> Analysis:
         """See `Stream.analyse`. `draw`: who reads the sample; None: this process."""
-        if not 0 <= better_by < 1:
-            raise InvalidValue(f"better_by={better_by}", hint="a share of the bytes, e.g. 0.1")
+        check_better_by(better_by)
         self._upkeep.check()
-        definition, layout = self._definition(), self._layout()
-        snapshot = self._archive.snapshot(refresh=True)
-        entries = last_period(snapshot, parse_seconds(period))
-        if not entries.num_rows:
-            raise InvalidValue(f"nothing of {definition.name} has settled yet", hint="settle it first")
-        history = self.past_queries()
-        sample = draw_sample(definition, layout, history, entries, draw or self._draw)
         known = self._archive.model()
-        current = None if known is None else known.model
-        size = sum(entries.column("bytes").to_pylist())
-        model, found = judge(definition, layout, current, sample, size, history, better_by=better_by)
+        model, found = analysed(
+            self._definition(),
+            self._layout(),
+            None if known is None else known.model,
+            self._archive.snapshot(refresh=True),
+            self.past_queries(),
+            draw or self._draw,
+            seconds=parse_seconds(period),
+            better_by=better_by,
+        )
         if found.swapped and swap:
             with self._upkeep.step():
                 self._archive.put_model(model)
@@ -93,12 +91,30 @@ class Relayouting:
     def past_queries(self) -> list[PastQuery]:
         """What is on record of the stream, as a layout can learn from it."""
         definition = self._definition()
-        schema = stored_schema(definition.schema)
-        found = self._history.read(definition.id)
-        times = found["time"].cast(pa.int64()).to_pylist()
-        asked = zip(times, found["predicate"].to_pylist(), strict=True)
-        learnt = (past_query(predicates.decode(text), schema, at) for at, text in asked)
-        return [query for query in learnt if query is not None]
+        return past_queries(self._history.read(definition.id), stored_schema(definition.schema))
+
+    def current_model(self) -> CurrentModel:
+        """The model that counts, for who makes the analysis elsewhere."""
+        self._layout()
+        known = self._archive.model()
+        return CurrentModel("" if known is None else known.model.encode().decode())
+
+    def put_model(self, given: str, layout: str, instead_of: str) -> None:
+        """The model that an analysis elsewhere found better: it counts from now on, unless things have changed."""
+        here, known = self._layout(), self._archive.model()
+        if str(here.spec) != layout or ("" if known is None else known.model.id) != instead_of:
+            raise InvalidValue(
+                f"{self._definition().name} has another layout or model than the analysis began with",
+                hint="make the analysis again",
+            )
+        try:
+            model = decode_model(given)
+        except ValueError as error:
+            raise InvalidValue(f"not a model of a layout: {error}", hint="send what `encode` gave") from error
+        if model.kind != here.name or not set(model.columns) <= set(here.columns):
+            raise InvalidValue(f"a model of {model.kind} over {model.columns}", hint=f"the layout is {here.spec}")
+        with self._upkeep.step():
+            self._archive.put_model(model)
 
     def _draw(self, entries: pa.Table, columns: Sequence[str], rows: Sequence[int]) -> Iterator[pa.Table]:
         schema = stored_schema(self._definition().schema)

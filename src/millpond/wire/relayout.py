@@ -43,6 +43,13 @@ class RelayoutTicket:
 
 
 @dataclass(frozen=True, slots=True)
+class CurrentModel:
+    """The model that counts for a stream's layout, as JSON; "" if there is none yet."""
+
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
 class UnitAnswer:
     """What became of a part of a unit: whether that was the last one, and then what its commit did; None if it was
     overtaken."""

@@ -20,6 +20,23 @@ class Analyse(StreamRequest, frozen=True, tag="analyse"):
     swap: bool = True
 
 
+class TakeModel(StreamRequest, frozen=True, tag="take-model"):
+    """-> `CurrentModel`. What an analysis made elsewhere begins with."""
+
+    right: ClassVar[Right | None] = "admin"
+
+
+class PutModel(StreamRequest, frozen=True, tag="put-model"):
+    """-> nothing. The model that an analysis made elsewhere ends with, which was fitted to `layout` and better than the
+    one of the id `instead_of` ("": than none)."""
+
+    right: ClassVar[Right | None] = "admin"
+
+    model: Annotated[str, msgspec.Meta(max_length=4_000_000)]
+    layout: Annotated[str, msgspec.Meta(max_length=100_000)]
+    instead_of: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
 class Relayout(StreamRequest, frozen=True, tag="relayout"):
     """-> `RelayoutReport`. Rewrite settled objects under the newest model, at the node."""
 
@@ -76,4 +93,4 @@ class PlanRelayout(StreamRequest, frozen=True, tag="plan-relayout"):
     relayout: Stage
 
 
-RelayoutCall = Analyse | Relayout | BeginRelayout | RenewRelayout | CommitRelayout | EndRelayout
+RelayoutCall = Analyse | TakeModel | PutModel | Relayout | BeginRelayout | RenewRelayout | CommitRelayout | EndRelayout
