@@ -100,10 +100,14 @@ class Segment:
         """The rows of this segment that lie in `offsets`, as Arrow in the newest schema."""
         contents = self.contents
         if isinstance(contents, list):
-            # Whoever follows a stream wants the last of many.
-            first = bisect_right(contents, offsets.start, key=_end)
-            last = bisect_left(contents, offsets.stop, first, key=_base)
-            chunks = load(contents[first:last], definition, codecs)
+            # Whoever follows a stream wants the last of many. Others may come meanwhile, behind what is asked for.
+            newest = contents[-1] if contents else None
+            if newest is not None and offsets.start >= newest.base:
+                pieces = [newest]
+            else:
+                first = bisect_right(contents, offsets.start, key=_end)
+                pieces = contents[first : bisect_left(contents, offsets.stop, first, key=_base)]
+            chunks = load(pieces, definition, codecs)
         else:
             chunks = contents.chunks(definition)
         for chunk in chunks:

@@ -74,13 +74,17 @@ def pieces(
     batch: pa.RecordBatch, rows_max: int = BATCH_ROWS_MAX, bytes_max: int = BATCH_BYTES_MAX
 ) -> Iterator[pa.RecordBatch]:
     """`batch` cut, without copying, into batches within the bounds. A single row may still be over `bytes_max`."""
+    if batch.num_rows <= rows_max:
+        yield from _halved(batch, bytes_max)
+        return
     for start in range(0, batch.num_rows, rows_max):
         yield from _halved(batch.slice(start, rows_max), bytes_max)
 
 
 def _halved(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
     if batch.num_rows <= 1 or fits(batch, bytes_max):
-        yield batch
+        if batch.num_rows:
+            yield batch
         return
     middle = batch.num_rows // 2
     yield from _halved(batch.slice(0, middle), bytes_max)

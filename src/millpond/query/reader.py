@@ -213,10 +213,9 @@ class StreamReader(Iterator[pa.RecordBatch]):
             if not self._follow or self._left == 0:
                 return
             while not self._closed.is_set():
-                grown = self._halves.wait(self._read_to(), _LOOK_SECONDS)
-                self._halves.check_generation(self._generation)
-                if grown:
+                if self._halves.wait(self._read_to(), _LOOK_SECONDS):
                     break
+                self._halves.check_generation(self._generation)
                 yield None
                 if self._holds_back:
                     break
