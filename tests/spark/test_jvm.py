@@ -7,24 +7,24 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millpond.errors import SparkUnavailable
-from millpond.spark import jvm
+from millpond.spark import jvm, workshop
 
 
-@pytest.mark.parametrize("name", sorted(jvm.NAMES))
+@pytest.mark.parametrize("name", sorted(workshop.NAMES))
 def test_spark_has(spark: SparkSession, name: str) -> None:
-    assert jvm.missing_names(spark, {name: jvm.NAMES[name]}) == []
+    assert workshop.missing_names(spark, {name: workshop.NAMES[name]}) == []
 
 
 def test_what_is_missing_is_named(spark: SparkSession) -> None:
     wanted = {"org.apache.spark.Gone": (), "org.apache.spark.rdd.RDD": ("count", "levitate")}
-    assert jvm.missing_names(spark, wanted) == ["org.apache.spark.Gone", "org.apache.spark.rdd.RDD.levitate"]
+    assert workshop.missing_names(spark, wanted) == ["org.apache.spark.Gone", "org.apache.spark.rdd.RDD.levitate"]
 
 
 def test_a_planner_that_has_changed_is_one_clear_error(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvm, "java_source", lambda name: "class Broken extends org.apache.spark.Gone {}")
-    monkeypatch.setitem(jvm.NAMES, "org.apache.spark.Gone", ())
+    monkeypatch.setattr(workshop, "java_source", lambda name: "class Broken extends org.apache.spark.Gone {}")
+    monkeypatch.setitem(workshop.NAMES, "org.apache.spark.Gone", ())
     with pytest.raises(SparkUnavailable, match=r"org\.apache\.spark\.Gone") as caught:
-        jvm._compile(spark, spark.sparkContext._gateway, ["Broken"])
+        workshop._compile(spark, spark.sparkContext._gateway, ["Broken"])
     assert "pip install" in caught.value.hint
 
 
@@ -46,7 +46,7 @@ def test_every_java_source_is_compiled_and_shipped() -> None:
     from importlib.resources import files
 
     shipped = {path.name for path in files("millpond.spark").joinpath("java").iterdir()}
-    assert shipped == {f"{name}.java" for name in (*jvm.SOURCES, *jvm.FOUND_BY_NAME)}
+    assert shipped == {f"{name}.java" for name in (*workshop.SOURCES, *workshop.FOUND_BY_NAME)}
 
 
 def test_the_workshop_is_compiled_once(spark: SparkSession) -> None:
@@ -60,4 +60,4 @@ def test_a_socket_that_py4j_cannot_wait_for_is_refused_instead_of_hanging() -> N
                 fileno = staticmethod(lambda: 1_024)
 
     with pytest.raises(SparkUnavailable, match="too many open files"):
-        jvm._check_callbacks(Gateway)
+        workshop._check_callbacks(Gateway)

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from millpond.errors import InvalidValue
-from millpond.spark.jvm import Java
 from millpond.spark.manifest import (
     Manifest,
     check_alike,
@@ -25,6 +24,7 @@ from millpond.spark.manifest import (
     reported_files,
 )
 from millpond.spark.planner import planner_of
+from millpond.spark.workshop import Java
 from millpond.spark.write_options import PARTITION_COLUMNS
 
 FORMATS = ("csv", "json", "text", "orc", "parquet")

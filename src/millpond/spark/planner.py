@@ -28,10 +28,11 @@ from millpond.query.terms import both
 from millpond.spark.catalyst import translate
 from millpond.spark.doubt import columns_in_doubt
 from millpond.spark.filters import configured_filters
-from millpond.spark.jvm import Callback, Java, Jvm
+from millpond.spark.jvm import Callback, Jvm
 from millpond.spark.live import fetch_little, live_frame, tickets_for
 from millpond.spark.report import LiveScan, QueryFigures, SettledScan
 from millpond.spark.schema import spark_schema
+from millpond.spark.workshop import Java
 from millpond.wire.served import ServedStream
 
 if TYPE_CHECKING:

@@ -15,13 +15,14 @@ from millpond.errors import MillpondError
 from millpond.model.schema import stored_schema
 from millpond.spark.files import files_relation, write_files
 from millpond.spark.functions import register_functions
-from millpond.spark.jvm import Callback, Java, session_of
+from millpond.spark.jvm import Callback, session_of
 from millpond.spark.planner import planner_of
 from millpond.spark.ponds import keep_stream, open_stream
 from millpond.spark.schema import spark_schema
 from millpond.spark.sink import StreamSink
 from millpond.spark.source import StreamSource
 from millpond.spark.source_options import WHERE, check_names, read_options, read_where
+from millpond.spark.workshop import Java
 from millpond.spark.write_options import read_write_options
 from millpond.spark.writer import write_stream
 

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.archive.load import ROW_BITS, ROW_BITS_SMALL
 from millpond.errors import InvalidValue, MillpondError
-from millpond.spark.jvm import Java
 from millpond.spark.ponds import OpenStream, open_stream
+from millpond.spark.workshop import Java
 from millpond.spark.write_options import WriteOptions
 from millpond.spark.writer import append, fitting, load
 

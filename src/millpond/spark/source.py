@@ -16,13 +16,14 @@ from millpond.errors import InvalidValue, MillpondError, OffsetGone
 from millpond.model.offsets import OffsetRange, ranges_between
 from millpond.spark.admission import ends_within, records_of_bytes, waiting
 from millpond.spark.group_position import GroupPosition
-from millpond.spark.jvm import Callback, Java
+from millpond.spark.jvm import Callback
 from millpond.spark.kept import kept_from
 from millpond.spark.place import Place
 from millpond.spark.planner import OPTIONS, PinnedScan, SessionPlanner
 from millpond.spark.ponds import OpenStream
 from millpond.spark.report import QueryFigures
 from millpond.spark.source_options import ARCHIVE, SourceOptions
+from millpond.spark.workshop import Java
 
 if TYPE_CHECKING:
     from millpond.model.definition import StreamDefinition

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from millpond.spark.datasets.reading import Reader
-    from millpond.spark.jvm import Java
+    from millpond.spark.workshop import Java
 
 # No column of a file is called so, or the file cannot be indexed.
 NUMBER = "_millpond_file"

@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from millpond.archive.dataset.files import Listing, PartitionColumn
 from millpond.spark.catalyst import literals
-from millpond.spark.jvm import Java
 from millpond.spark.schema import arrow_schema
+from millpond.spark.workshop import Java
 
 _FIELDS = 4
 

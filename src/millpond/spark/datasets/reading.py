@@ -22,8 +22,9 @@ from pyspark.sql.types import StructType
 
 from millpond.archive.dataset.definition import FORMATS, DatasetDefinition
 from millpond.errors import InvalidInput, InvalidSchema, InvalidValue, SparkUnavailable
-from millpond.spark.jvm import FAILURES, Java, Jvm
+from millpond.spark.jvm import FAILURES, Jvm
 from millpond.spark.schema import arrow_schema, spark_schema
+from millpond.spark.workshop import Java
 
 TIME_ZONE = "timeZone"
 # Settings under these names have a say in what a reader returns ...

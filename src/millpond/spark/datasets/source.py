@@ -38,9 +38,10 @@ from millpond.spark.datasets.describing import matching_share
 from millpond.spark.datasets.listing import parse_listing
 from millpond.spark.datasets.reading import Reader, session_reading
 from millpond.spark.filters import configured_filters
-from millpond.spark.jvm import Callback, Java
+from millpond.spark.jvm import Callback
 from millpond.spark.planner import SessionPlanner, planner_of
 from millpond.spark.report import QueryFigures, SettledScan
+from millpond.spark.workshop import Java
 
 logger = logging.getLogger(__name__)
 
