@@ -3,21 +3,20 @@
     class TestMyEngine(LogEngineContract):
         def open_engine(self, directory): return MyEngine(directory)
 
-`LogEngineContract` holds what every engine owes; `durable_engine_contract` what one owes that outlives its process.
-The engines that Millpond ships pass the same suites. Not here: faults (see `FaultyStorage`), speed, and whatever the
-protocol leaves to the engine, such as when memory is given back.
+`LogEngineContract` holds what every engine owes: appending, letting go and the end here, the rest in the suites that it
+is made of. `durable_engine_contract` holds what one owes that outlives its process. The engines that Millpond ships
+pass the same suites. Not here: faults (see `FaultyStorage`), speed, and what the protocol leaves to the engine, such as
+when memory is given back.
 """
 
 from __future__ import annotations
 
-import itertools
 import queue
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -26,7 +25,7 @@ from millpond.errors import MillpondError, OffsetGone, PondClosed, StaleSequence
 from millpond.log.engine import Ack, LogEngine, Part, StreamAppend
 from millpond.model.definition import DURABILITIES, Durability
 from millpond.model.offsets import OffsetRange
-from millpond.model.predicate import Compare, IsNull, Not, Unknown
+from millpond.model.predicate import IsNull
 from millpond.model.rows import codec_of
 from millpond.model.schema import stored_schema
 from millpond.testing.engine_records import (
@@ -45,13 +44,15 @@ from millpond.testing.engine_records import (
     rows_of,
     submit,
 )
+from millpond.testing.read_contract import ReadContract
+from millpond.testing.retry_contract import RetryContract
 from millpond.testing.row_contract import RowAppenderContract
 from millpond.testing.together_contract import TogetherContract
 from millpond.testing.truncate_contract import TruncateContract
 
 
-class LogEngineContract(RowAppenderContract, TogetherContract, TruncateContract):
-    """What every log engine owes (I1, I2, K4, K9, K13, E7)."""
+class LogEngineContract(RowAppenderContract, RetryContract, ReadContract, TogetherContract, TruncateContract, ABC):
+    """What every log engine owes (I1, I2, K4, K9, E7)."""
 
     @abstractmethod
     def open_engine(self, directory: Path) -> LogEngine:
@@ -209,161 +210,6 @@ class LogEngineContract(RowAppenderContract, TogetherContract, TruncateContract)
             engine.append(99, [arrow_part(0, range(1))], ingest_micros=INGEST, durability="disk")
         with pytest.raises(StreamNotFound):
             engine.heads(99)
-
-    # Retries.
-
-    def test_a_retry_gets_the_first_offsets(self, engine: LogEngine) -> None:
-        """I2"""
-        first = append(engine, arrow_part(0, range(3)), encoded_part(1, range(3, 4)), producer="p", sequence=1)
-        append(engine, arrow_part(0, range(10, 12)), producer="p", sequence=2)
-        again = append(engine, arrow_part(0, range(3)), encoded_part(1, range(3, 4)), producer="p", sequence=1)
-        assert again.ranges == first.ranges
-        assert (first.duplicate, again.duplicate) == (False, True)
-        assert engine.heads(STREAM.id) == {0: 5, 1: 1, 2: 0}
-
-    def test_producers_and_streams_do_not_know_each_others_sequences(self, engine: LogEngine) -> None:
-        for producer in ("a", "b"):
-            assert not append(engine, arrow_part(0, range(1)), producer=producer, sequence=0).duplicate
-        assert not append(engine, arrow_part(0, range(1)), stream=OTHER, producer="a", sequence=0).duplicate
-        assert engine.heads(STREAM.id)[0] == 2
-
-    def test_retries_at_the_same_moment_are_one(self, engine: LogEngine) -> None:
-        for sequence in range(10):
-            got: list[Ack] = []
-
-            def retry(_: int, sequence: int = sequence, got: list[Ack] = got) -> None:
-                got.append(append(engine, arrow_part(0, range(2)), producer="p", sequence=sequence))
-
-            in_threads(6, retry)
-            assert {appended.ranges[0] for appended in got} == {OffsetRange(sequence * 2, sequence * 2 + 2)}
-            assert sum(not appended.duplicate for appended in got) == 1
-
-    def test_a_retry_is_recognised_after_its_records_are_released(self, engine: LogEngine) -> None:
-        first = append(engine, arrow_part(0, range(3)), producer="p", sequence=5)
-        engine.release(STREAM.id, {0: 3})
-        assert append(engine, arrow_part(0, range(3)), producer="p", sequence=5).ranges == first.ranges
-        assert engine.heads(STREAM.id)[0] == 3
-
-    def test_an_old_retry_is_recognised_or_refused_but_never_taken_anew(self, engine: LogEngine) -> None:
-        first = append(engine, arrow_part(0, range(1)), producer="p", sequence=1)
-        for sequence in range(2, 300):
-            append(
-                engine, encoded_part(0, range(sequence, sequence + 1)), producer="p", sequence=sequence, durability="os"
-            )
-        heads = engine.heads(STREAM.id)
-        try:
-            again = append(engine, arrow_part(0, range(1)), producer="p", sequence=1)
-        except StaleSequence:
-            pass
-        else:
-            assert again.ranges == first.ranges
-        assert engine.heads(STREAM.id) == heads
-
-    # Reading.
-
-    def test_reads_are_of_exactly_the_range_in_order(self, engine: LogEngine) -> None:
-        for n in range(0, 100, 4):
-            append(engine, (encoded_part if n % 8 else arrow_part)(0, range(n, n + 4)), durability="os")
-        for start, stop in [(0, 100), (0, 1), (99, 100), (3, 5), (17, 83), (50, 50)]:
-            rows = rows_of(engine, 0, start, stop)
-            assert [row["id"] for row in rows] == list(range(start, stop))
-            assert [row["_offset"] for row in rows] == list(range(start, stop))
-
-    def test_readers_get_the_stored_schema(self, engine: LogEngine) -> None:
-        append(engine, arrow_part(0, range(4)), encoded_part(1, range(1)))
-        for streamlet in (0, 1):
-            for batch in engine.read(STREAM.id, streamlet, OffsetRange(0, 1)):
-                assert batch.schema.equals(stored_schema(SCHEMA)), batch.schema
-                batch.validate(full=True)
-
-    @pytest.mark.parametrize(
-        "columns", [["value"], ["_offset"], ["name", "_streamlet", "id"], ["_ingest_time", "value"]]
-    )
-    def test_columns_are_those_asked_for_in_that_order(self, engine: LogEngine, columns: list[str]) -> None:
-        """K13"""
-        append(engine, arrow_part(0, range(4)), encoded_part(1, range(4)))
-        for streamlet in (0, 1):
-            whole = rows_of(engine, streamlet)
-            (batch,) = list(engine.read(STREAM.id, streamlet, OffsetRange(0, 4), columns=columns)) or [None]
-            assert batch is not None
-            assert batch.schema.names == columns
-            assert batch.to_pylist() == [{name: row[name] for name in columns} for row in whole]
-
-    def test_predicates_are_applied_where_the_data_is(self, engine: LogEngine) -> None:
-        """K13: rows for which the predicate is not true (false or unknown) stay where they are."""
-        for n in range(0, 60, 6):
-            append(engine, (encoded_part if n % 12 else arrow_part)(0, range(n, n + 6)), durability="os")
-        cases: list[tuple[Any, Callable[[dict[str, Any]], bool]]] = [
-            (Compare(">", "value", 10.0), lambda r: r["value"] is not None and r["value"] > 10),
-            (Compare("=", "name", "name-3"), lambda r: r["name"] == "name-3"),
-            (IsNull("name"), lambda r: r["name"] is None),
-            (Not(Compare("=", "name", "name-3")), lambda r: r["name"] is not None and r["name"] != "name-3"),
-            (Compare("<", "_offset", 7), lambda r: r["id"] < 7),
-        ]
-        for predicate, wanted in cases:
-            expected = [n for n in range(60) if wanted(row_of(n))]
-            assert ids_of(engine, 0, predicate=predicate) == expected, predicate
-            assert ids_of(engine, 0, 10, 50, predicate=predicate) == [n for n in expected if 10 <= n < 50], predicate
-
-    def test_a_predicate_may_use_a_column_that_is_not_asked_for(self, engine: LogEngine) -> None:
-        append(engine, arrow_part(0, range(20)))
-        found = rows_of(engine, 0, columns=["id"], predicate=Compare(">=", "value", 4.0))
-        assert found == [{"id": n} for n in range(20) if n / 4 >= 4 and n % 7 != 6]
-
-    def test_what_is_not_understood_counts_as_true_only_when_loose(self, engine: LogEngine) -> None:
-        append(engine, arrow_part(0, range(6)))
-        assert ids_of(engine, 0, predicate=Unknown("something"), loose=True) == list(range(6))
-        with pytest.raises(MillpondError):
-            ids_of(engine, 0, predicate=Unknown("something"))
-
-    def test_a_read_goes_on_while_the_stream_grows(self, engine: LogEngine) -> None:
-        append(engine, arrow_part(0, range(50)))
-        reading = engine.read(STREAM.id, 0, OffsetRange(0, 50))
-        append(engine, arrow_part(0, range(50, 60)))
-        assert [row["id"] for batch in reading for row in batch.to_pylist()] == list(range(50))
-
-    def test_keys_are_found_newest_first(self, engine: LogEngine) -> None:
-        """K3, K6"""
-        for n in range(0, 40, 2):
-            append(engine, (encoded_part if n % 4 else arrow_part)(0, range(n, n + 2)), durability="os")
-        append(engine, arrow_part(1, range(3, 4)))
-
-        def found(
-            column: str, value: Any, *, streamlet: int | None = None, limit: int = 100, below: int = 40
-        ) -> list[list[int]]:
-            batches = engine.find(STREAM.id, column, value, streamlet=streamlet, limit=limit, below={0: below, 1: 1})
-            by_streamlet: dict[int, list[int]] = {}
-            for batch in batches:
-                for row in batch.to_pylist():
-                    assert row[column] == value
-                    by_streamlet.setdefault(row["_streamlet"], []).append(row["_offset"])
-            return [by_streamlet[s] for s in sorted(by_streamlet)]
-
-        assert found("id", 17) == [[17]]
-        assert found("id", 3) == [[3], [0]]
-        assert found("id", 3, streamlet=1) == [[0]]
-        assert found("name", "name-3", streamlet=0) == [[33, 23, 13, 3]]
-        assert found("name", "name-3", streamlet=0, limit=2) == [[33, 23]]
-        assert found("name", "name-3", streamlet=0, below=33) == [[23, 13, 3]]
-        assert found("id", 1_000) == []
-        assert found("name", "nobody") == []
-
-    def test_segments_cover_what_is_held(self, engine: LogEngine) -> None:
-        """K2"""
-        for n in range(0, 30, 3):
-            append(engine, arrow_part(0, range(n, n + 3)), encoded_part(2, range(n, n + 1)), durability="os")
-        by_streamlet: dict[int, list[OffsetRange]] = {}
-        for segment in engine.segments(STREAM.id):
-            assert segment.bytes > 0
-            assert segment.first_ingest_micros == segment.last_ingest_micros == INGEST
-            by_streamlet.setdefault(segment.streamlet, []).append(segment.offsets)
-        heads = engine.heads(STREAM.id)
-        for streamlet, ranges in by_streamlet.items():
-            assert ranges[0].start == 0
-            assert ranges[-1].stop == heads[streamlet]
-            assert all(a.stop == b.start for a, b in itertools.pairwise(ranges))
-        assert engine.bytes_live(STREAM.id) > 0
-        assert engine.bytes_live(OTHER.id) == 0
 
     # Letting go.
 

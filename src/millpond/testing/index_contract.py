@@ -13,6 +13,7 @@ the predicate. Needs `hypothesis` and `pytest`.
 from __future__ import annotations
 
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -146,13 +147,15 @@ def objects_of(schema: pa.Schema) -> st.SearchStrategy[list[pa.Table]]:
     return strategies.batches(schema, 1, 6).flatmap(lambda pool: st.lists(some(pool), min_size=1, max_size=6))
 
 
-class IndexContract:
-    """`schema`: columns that the kind is over, and others if it likes. `make`: the kind, made anew."""
+class IndexContract(ABC):
+    """Subclass it, and say which kind over which columns: without, pytest names what is missing."""
 
+    # The columns that the kind is over, and others if you like.
     schema: pa.Schema
 
+    @abstractmethod
     def make(self) -> IndexKind:
-        raise NotImplementedError
+        """The kind, made anew."""
 
     @_some(60)
     @given(data=st.data())

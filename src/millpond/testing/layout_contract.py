@@ -13,6 +13,7 @@ import json
 import pickle
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -54,13 +55,14 @@ def number_tables(draw: st.DrawFn, columns: Sequence[str]) -> pa.Table:
     return table_of(columns, rows * draw(st.sampled_from([1, 1, 7])))
 
 
-class LayoutContract:
-    """Subclass it and say how your layout is made."""
+class LayoutContract(ABC):
+    """Subclass it and say how your layout is made: without, pytest names what is missing."""
 
     TYPES: ClassVar[tuple[pa.DataType, ...]] = (pa.float64(),)
 
+    @abstractmethod
     def make_layout(self, columns: Sequence[str], buckets: int) -> Layout:
-        raise NotImplementedError
+        """The layout over these columns."""
 
     def _model(self, sample: pa.Table, buckets: int, history: Sequence[PastQuery] = ()) -> Model:
         return self.make_layout(sample.schema.names, buckets).fit(sample, history)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from millpond import Bloom, Boxes, IndexKind, MinMax, Values
 from millpond.model.schema import TIMESTAMP
@@ -100,3 +101,11 @@ class TestBoxesOfThree(IndexContract):
 
     def make(self) -> IndexKind:
         return Boxes("lat", "lon", "n", boxes=8)
+
+
+def test_a_suite_that_does_not_say_which_kind_is_told_what_is_missing() -> None:
+    class Untold(IndexContract):
+        schema = TEMP
+
+    with pytest.raises(TypeError, match=r"Untold.*\bmake\b"):
+        Untold()  # type: ignore[abstract]
