@@ -39,6 +39,7 @@ SOURCES = (
     "CarefulParquet",
     "ObjectTable",
     "PinnedStream",
+    "PondIndex",
     "SettledIndex",
     "WholeFiles",
     "FileList",

@@ -1,19 +1,14 @@
 package millpond.spark;
 
-import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 
 /**
- * The files of a data set, as Spark's planner asks for them. In a DataFrame it is open (it names a data set); the
- * SnapshotRule replaces it by a pinned one (it has a list of files) when a query is optimised, and tells it the whole
- * condition that stands on the scan: Spark's strategy for files hands on only terms that are about partitions or about
- * rows, not those that mix both.
+ * The files of a data set. A pinned one has a list of them, and is told the whole condition that stands on the scan:
+ * Spark's strategy for files hands on only terms that are about partitions or about rows, not those that mix both.
  */
-public class DatasetIndex implements FileIndex {
-  private final String key;
-  private final String name;
+public class DatasetIndex extends PondIndex {
   private final long bytes;
   private final StructType partitions;
   private final PinnedFiles pinned;
@@ -22,16 +17,11 @@ public class DatasetIndex implements FileIndex {
 
   public DatasetIndex(
       String key, String name, long bytes, StructType partitions, PinnedFiles pinned, String condition) {
-    this.key = key;
-    this.name = name;
+    super(key, name);
     this.bytes = bytes;
     this.partitions = partitions;
     this.pinned = pinned;
     this.condition = condition;
-  }
-
-  public String key() {
-    return key;
   }
 
   public boolean open() {
@@ -73,26 +63,12 @@ public class DatasetIndex implements FileIndex {
     return pinned == null ? new String[0] : pinned.files.listed().inputFiles();
   }
 
-  public void refresh() {}
-
   public long sizeInBytes() {
     return pinned == null ? bytes : pinned.files.listed().sizeInBytes();
   }
 
   public StructType partitionSchema() {
     return partitions;
-  }
-
-  public scala.Option metadataOpsTimeNs() {
-    return scala.Option.empty();
-  }
-
-  public boolean isTimeTravel() {
-    return false;
-  }
-
-  public String toString() {
-    return "Millpond(" + name + ")";
   }
 
   /** Spark re-uses an exchange or a cached result where relations are equal. */

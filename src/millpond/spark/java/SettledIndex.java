@@ -1,30 +1,19 @@
 package millpond.spark;
 
-import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
 
-/**
- * The settled half of a stream, as Spark's planner asks for it. In a DataFrame it is open (it names a stream); the
- * SnapshotRule replaces it by a pinned one (it names the objects of a version) when a query is optimised.
- */
-public class SettledIndex implements FileIndex {
-  private final String key;
-  private final String name;
+/** The settled half of a stream. A pinned one has the objects of a version. */
+public class SettledIndex extends PondIndex {
   /** What was there when the DataFrame was made: for estimates only. */
   private final ObjectTable known;
   private final PinnedStream pinned;
   private final StructType none = new StructType();
 
   public SettledIndex(String key, String name, ObjectTable known, PinnedStream pinned) {
-    this.key = key;
-    this.name = name;
+    super(key, name);
     this.known = known;
     this.pinned = pinned;
-  }
-
-  public String key() {
-    return key;
   }
 
   public boolean open() {
@@ -49,26 +38,12 @@ public class SettledIndex implements FileIndex {
     return known.all();
   }
 
-  public void refresh() {}
-
   public long sizeInBytes() {
     return known.bytes();
   }
 
   public StructType partitionSchema() {
     return none;
-  }
-
-  public scala.Option metadataOpsTimeNs() {
-    return scala.Option.empty();
-  }
-
-  public boolean isTimeTravel() {
-    return false;
-  }
-
-  public String toString() {
-    return "Millpond(" + name + ")";
   }
 
   /** Spark re-uses an exchange or a cached result where relations are equal. */

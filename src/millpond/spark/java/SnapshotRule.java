@@ -198,7 +198,7 @@ public class SnapshotRule extends Rule {
       return new LocalRelation((Seq) leaf.output(), nothing, false, scala.Option.empty());
     }
 
-    /** The stream of a leaf that is still open; null for anything else. */
+    /** The stream or the data set of a leaf that is still open; null for anything else. */
     private static String key(Object node) {
       if (!(node instanceof LogicalRelation)) return null;
       BaseRelation relation = ((LogicalRelation) node).relation();
@@ -209,10 +209,9 @@ public class SnapshotRule extends Rule {
       if (relation instanceof StreamRelation) return ((StreamRelation) relation).key();
       if (!(relation instanceof HadoopFsRelation)) return null;
       Object location = ((HadoopFsRelation) relation).location();
-      if (location instanceof DatasetIndex) return dataset(node).open() ? dataset(node).key() : null;
-      if (!(location instanceof SettledIndex)) return null;
-      SettledIndex settled = (SettledIndex) location;
-      return settled.open() ? settled.key() : null;
+      if (!(location instanceof PondIndex)) return null;
+      PondIndex index = (PondIndex) location;
+      return index.open() ? index.key() : null;
     }
 
     private static boolean isTornUnion(Object node) {
