@@ -14,15 +14,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from millpond.clock import Clock
 from millpond.errors import DiskFull, JournalClosed, MillpondError
 from millpond.log.embedded import frame as frames
 from millpond.log.embedded.commit_queue import CommitQueue, Maker, Request
+from millpond.log.embedded.commit_target import Target
 from millpond.log.embedded.frame import Draft
-from millpond.log.embedded.journal import FULL, Journal, JournalFile, Written
-from millpond.log.embedded.recovery import Floors, JournalState, encode_state
+from millpond.log.embedded.journal import FULL, Journal, Written
+from millpond.log.embedded.recovery import JournalState, encode_state
 from millpond.log.engine import Ack
 from millpond.log.producers import Ranges
 from millpond.model.definition import FIRST_STREAM_ID, Durability
@@ -34,42 +35,6 @@ _ORDER: dict[Durability, int] = {"memory": 0, "os": 1, "disk": 2}
 CLOSE_HINT = "the pond is closed, but appends that were acknowledged at `os` or `memory` are lost"
 FULL_HINT = "make room on the disk under the pond, then append again; nothing was kept of this append"
 OWED_HINT = "make room on the disk under the pond: what was acknowledged is readable, and written when there is room"
-
-
-class Target(Protocol):
-    """Where committed appends go: requests of the kind that it knows. All calls come from the committer's thread."""
-
-    def known(self, stream: int, producer: str, sequence: int) -> Ranges | None:
-        """The offsets of an earlier append with this producer and sequence; may raise for a stale one."""
-        ...
-
-    def head(self, stream: int, streamlet: int) -> int:
-        """The next free offset, as published."""
-        ...
-
-    @property
-    def truncated(self) -> Mapping[int, int]:
-        """The generation of streams that were truncated since the log was opened."""
-        ...
-
-    def publish(self, requests: list[Any], written: Written | None) -> None:
-        """Let readers see these appends, all at once. `written` is None for those not written yet."""
-        ...
-
-    def placed_later(self, request: Any, file: JournalFile, places: list[int]) -> None:
-        """An append that was published before it was written has a place now."""
-        ...
-
-    def state(self, unwritten: Sequence[Any]) -> bytes:
-        """What a new journal file must begin with: everything that was written, without `unwritten`."""
-        ...
-
-    floors: Floors
-    """Those that the journal has."""
-
-    def floors_now(self, unwritten: Sequence[Any]) -> Floors:
-        """Where streams that are never archived begin, as far as they are written."""
-        ...
 
 
 class Committer:
