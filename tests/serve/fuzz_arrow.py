@@ -16,6 +16,7 @@ import pyarrow as pa
 from millpond.errors import MillpondError
 from millpond.ingest import Ingest
 from millpond.pond import desk
+from millpond.pond.definition_calls import schema_of
 from millpond.serve.forms import ARROW
 from millpond.serve.records_in import decode_records
 from millpond.serve.settings import ServeSettings
@@ -43,7 +44,7 @@ TARGETS: list[tuple[bytes, Callable[[bytes], Any]]] = [
     (arrow_stream("lz4"), lambda body: appended(body, TYPED)),
     (arrow_stream(), lambda body: appended(body, RAW)),
     (_one_key(), lambda body: desk._exact(base64.b64encode(body).decode())),
-    (bytes(table().schema.serialize()), lambda body: desk._schema(None, base64.b64encode(body).decode())),
+    (bytes(table().schema.serialize()), lambda body: schema_of(None, base64.b64encode(body).decode())),
 ]
 
 

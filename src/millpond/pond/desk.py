@@ -7,9 +7,8 @@ by the request's class, so that a request without one cannot be served by accide
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -18,17 +17,17 @@ import msgspec
 import pyarrow as pa
 
 from millpond import query
-from millpond.errors import InvalidInput, InvalidSchema, InvalidValue, MillpondError, StreamNotFound
+from millpond.errors import InvalidInput, InvalidValue, MillpondError, StreamNotFound
 from millpond.ingest.arrow_stream import read_arrow_body
 from millpond.log.engine import Ack, Told
 from millpond.model import definition as model
 from millpond.model import predicate as predicates
 from millpond.model.definition import check_durability
 from millpond.model.query_note import QueryNote
-from millpond.model.schema_text import parse_schema, parse_type
 from millpond.model.stored_definition import encode_definition
 from millpond.pond.bounds import Bounds
 from millpond.pond.bulk_desk import bulk_calls, stage
+from millpond.pond.definition_calls import definition_calls
 from millpond.pond.file_calls import file_calls
 from millpond.pond.gate import Gate
 from millpond.pond.group_desk import GroupRequests
@@ -39,7 +38,7 @@ from millpond.query import Where, parse_start, parse_value
 from millpond.query.snapshot import Snapshot
 from millpond.wire import requests as ask
 from millpond.wire.access import Caller, check
-from millpond.wire.answers import MARK, Counted, DropPlan, Node, SettlePlan, SnapshotMark, StreamInfo
+from millpond.wire.answers import MARK, Counted, Node, SettlePlan, SnapshotMark, StreamInfo
 from millpond.wire.desk import Batches, Intake, PatientReader
 from millpond.wire.group_requests import PollGroup
 from millpond.wire.live import live_batches
@@ -67,15 +66,12 @@ class PondDesk:
     def __init__(
         self, pond: Pond, gate: Gate, admit: Callable[[str], None] | None = None, bounds: Bounds = _WIDEST
     ) -> None:
-        self._pond, self._gate, self._admit_often, self._bounds = pond, gate, admit, bounds
+        self._pond, self._gate, self._admit_often = pond, gate, admit
         self.flight: tuple[int, bool] | None = None
         self._calls: dict[type[ask.Request], Callable[[Caller, Any], Any]] = {
             ask.AboutNode: self._about_node,
             ask.ListStreams: self._list_streams,
             ask.Describe: lambda caller, request: self._stream(request).info(),
-            ask.Create: self._create,
-            ask.Alter: self._alter,
-            ask.Drop: self._drop,
             ask.Truncate: lambda caller, request: self._stream(request).truncate(preview=request.preview),
             ask.Settle: self._settle,
             ask.StreamStatus: lambda caller, request: self._stream(request).status(),
@@ -94,7 +90,8 @@ class PondDesk:
         }
         groups = GroupRequests(pond, self._stream)
         self._calls |= (
-            bulk_calls(self._stream)
+            definition_calls(pond, self._stream, bounds)
+            | bulk_calls(self._stream)
             | relayout_calls(self._stream)
             | groups.calls()
             | pipeline_calls(pond.pipelines, _sees)
@@ -232,63 +229,6 @@ class PondDesk:
                     found.append(stream.info())
         return found
 
-    def _create(self, caller: Caller, request: ask.Create) -> StreamInfo:
-        settle = request.settle
-        schema = _schema(request.schema, request.schema_arrow)
-        self._bounds.check(request.stream, schema)
-        made = self._pond.create_stream(
-            request.stream,
-            schema,
-            keys=request.keys,
-            event_time=request.event_time,
-            streamlets=request.streamlets,
-            durability=check_durability(request.durability),
-            settle=None if settle is None else model.Settle(every=settle.every, bytes=settle.bytes),
-            partition=request.partition,
-            memory=request.memory,
-            file=request.file,
-            ttl=request.ttl,
-            keep=request.keep,
-            only=request.only,
-            indexes=request.indexes,
-            layout=request.layout,
-            exist_ok=request.exist_ok,
-        )
-        return made.info()
-
-    def _alter(self, caller: Caller, request: ask.Alter) -> StreamInfo:
-        whole, added = _schema(request.schema, request.schema_arrow), _schema(request.add, None)
-        ttl = ... if isinstance(request.ttl, msgspec.UnsetType) else request.ttl
-        if whole is not None and added is not None:
-            raise InvalidValue(
-                "an alteration names the whole schema or the columns to add", hint='one of the two, e.g. "add"'
-            )
-        indexes = ... if isinstance(request.indexes, msgspec.UnsetType) else request.indexes
-        layout = ... if isinstance(request.layout, msgspec.UnsetType) else request.layout
-        if whole is None and added is None and all(one is ... for one in (ttl, indexes, layout)):
-            raise InvalidValue(
-                "an alteration that names nothing", hint='e.g. "add" for columns, "ttl", "indexes" or "layout"'
-            )
-        if added is not None:
-            whole = pa.schema([*self._stream(request).schema, *added])
-        if whole is not None:
-            self._bounds.check(request.stream, whole)
-        return self._pond.alter_stream(request.stream, whole, ttl=ttl, indexes=indexes, layout=layout).info()
-
-    def _drop(self, caller: Caller, request: ask.Drop) -> DropPlan:
-        status = self._stream(request).status()
-        if not request.preview:
-            self._pond.drop_stream(request.stream)
-        return DropPlan(
-            status.name,
-            status.rows_live,
-            status.rows_settled,
-            status.bytes_live,
-            status.bytes_settled,
-            status.objects,
-            done=not request.preview,
-        )
-
     def _settle(self, caller: Caller, request: ask.Settle) -> Any:
         stream = self._stream(request)
         if not request.preview:
@@ -369,26 +309,6 @@ def _where(request: Any) -> Where:
     if request.where is not None:
         raise InvalidValue("both where and predicate are given", hint="give one of the two")
     return predicates.decode(request.predicate.encode())
-
-
-def _schema(described: str | Sequence[ask.ColumnSpec] | None, arrow: str | None) -> pa.Schema | None:
-    if arrow is not None:
-        if described is not None:
-            raise InvalidValue("both schema and schema_arrow are given", hint="give one of the two")
-        return _decoded(lambda: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(arrow, validate=True))))
-    if described is None or isinstance(described, str):
-        return None if described is None else parse_schema(described)
-    return pa.schema([pa.field(column.name, parse_type(column.type), column.nullable) for column in described])
-
-
-def _decoded(decode: Callable[[], Any]) -> Any:
-    """Arrow's own form of something, from outside."""
-    try:
-        return decode()
-    except (binascii.Error, ValueError, OSError, pa.ArrowException) as error:
-        raise InvalidSchema(
-            f"not a schema as Arrow serialises it: {error}", hint="base64 of schema.serialize()"
-        ) from None
 
 
 def _exact(text: str) -> Any:
