@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.commit_log import Refused
 from millpond.archive.index.entries import BUCKET, BUCKETS, MODEL
 from millpond.archive.layout.arranging import Arranging
 from millpond.archive.layout.place import Place
-from millpond.archive.ledger import Change, Ledger, Refused
+from millpond.archive.ledger import Change, Ledger
 from millpond.archive.objects import parse_name
 from millpond.archive.reader import read_object
 from millpond.archive.snapshot import SettledSnapshot

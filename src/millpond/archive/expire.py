@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from millpond.archive.ledger import Change, Ledger, Refused
+from millpond.archive.commit_log import Refused
+from millpond.archive.ledger import Change, Ledger
 from millpond.archive.object_index import ObjectIndex
 from millpond.archive.settle import check_boundary
 from millpond.archive.table import Removed

@@ -7,9 +7,8 @@ A commit is one step from a known state to the next version. Its order is what m
     one Delta commit                      adds, removes, the whole boundary, the state it leads to
     the commit file is synced             only then does the caller hear of it, and the log may let go
 
-Every commit of ours states the boundary of all streamlets, so the newest one is enough to know it. A commit becomes
-exactly the next version or fails; a failure of any kind is resolved by reading what that version is: ours (the answer
-was lost), somebody else's (`Refused`), or none. Nothing is deleted here.
+Every commit of ours states the boundary of all streamlets, so the newest one is enough to know it. How it becomes the
+next version, or does not, is in `commit_log`. Nothing is deleted here.
 
 Not thread-safe: the archive serialises its use.
 """
@@ -20,7 +19,7 @@ import contextlib
 import logging
 import posixpath
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +29,6 @@ import pyarrow.parquet as pq
 from millpond.archive.checksums import checksum
 from millpond.archive.commit_file import (
     ACTIONS,
-    COMMIT,
     EXPIRED,
     INDEX,
     INDEX_CHECKSUM,
@@ -38,16 +36,11 @@ from millpond.archive.commit_file import (
     LAST_CHECKPOINT,
     LOAD,
     LOG_DIRECTORY,
-    PREVIOUS,
     STATE,
     CommitFile,
-    Mangled,
-    Torn,
     checkpoint_name,
-    commit_name,
-    parse_commit,
 )
-from millpond.archive.durable import DurableLog
+from millpond.archive.commit_log import CommitLog, Refused
 from millpond.archive.index.blobs import BlobFiles
 from millpond.archive.index.entries import IndexFile, IndexFiles, merge
 from millpond.archive.index.stream_indexes import indexes_of
@@ -67,10 +60,6 @@ from millpond.storage.protocol import Storage
 ENDED = 2**63 - 1
 
 _LOG = logging.getLogger(__name__)
-
-
-class Refused(Exception):
-    """Another writer's commit took the version that ours was meant to be. Ours left nothing visible."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +96,7 @@ class Ledger:
         self._storage = storage
         self._pond_id = pond_id
         self.clock = clock
-        self._durable = DurableLog(storage, root)
+        self._log = CommitLog(storage, root, delta)
 
     def _define(self, definition: StreamDefinition) -> None:
         self.definition = definition
@@ -121,7 +110,7 @@ class Ledger:
         self.checkpoint_version = -1 if last is None else last.version
         log = repair_log(self._storage, self.root, last)
         self.set_aside = tuple(log.set_aside)
-        self._durable.reset(log.version)
+        self._log.durable.reset(log.version)
         if log.version < 0:
             return
         self._load()
@@ -156,9 +145,9 @@ class Ledger:
             raise self._unreadable(error) from error
         if newest == (-1 if before is None else before.version):
             return before
-        self._durable.ensure(newest)
+        self._log.durable.ensure(newest)
         start = 0 if before is None else before.version + 1
-        commits = {version: self._read_commit(version) for version in range(start, newest + 1)}
+        commits = {version: self._log.read(version) for version in range(start, newest + 1)}
         files = _index_files(commits)
         loaded = self.index.load(files) if before is None else self.index.read(files)
         tables = loaded.tables if before is None else [before.objects.entries, *loaded.tables]
@@ -179,7 +168,7 @@ class Ledger:
         """The files are gone: as before the first settle."""
         self.state, self.checkpoint_version = None, -1
         self.delta.load()
-        self._durable = DurableLog(self._storage, self.root)
+        self._log = CommitLog(self._storage, self.root, self.delta)
 
     def create_table(self) -> TableState:
         """Version 0, durable."""
@@ -191,7 +180,7 @@ class Ledger:
             self.delta.create(schema, name=definition.name, description=description, metadata=metadata)
 
         with contextlib.suppress(Refused):  # another writer created it: as good as ours
-            self._step(0, {KIND: "create", STATE: state_text(0, {}), ACTIONS: 2}, write)
+            self._log.step(0, {KIND: "create", STATE: state_text(0, {}), ACTIONS: 2}, write)
         state = self.refresh()
         assert state is not None, "a table that was just created has a version"
         return state
@@ -215,7 +204,7 @@ class Ledger:
         text = state_text(known.objects_digest, transactions)
         metadata = {KIND: "alter", STATE: text, ACTIONS: len(transactions) + 1}
         version = known.version + 1
-        self._step(version, metadata, lambda full: self.delta.add_columns(schema, missing, transactions, full))
+        self._log.step(version, metadata, lambda full: self.delta.add_columns(schema, missing, transactions, full))
         return self._adopt(replace(known, version=version))
 
     def commit(self, change: Change) -> TableState:
@@ -256,7 +245,7 @@ class Ledger:
                 now_millis=now_millis,
             )
 
-        self._step(version, metadata, write)
+        self._log.step(version, metadata, write)
         if change.entries is not None and not change.added:
             objects = known.objects.reindexed(change.entries)
         else:
@@ -303,7 +292,7 @@ class Ledger:
             self.delta.commit([], removed, transactions, full, data_change=True, now_millis=now_millis)
 
         version = known.version + 1
-        self._step(version, metadata, write)
+        self._log.step(version, metadata, write)
         return self._adopt(TableState(version, boundary, self.nothing, 0, known.warnings, definition.generation))
 
     def checkpoint(self) -> None:
@@ -333,7 +322,7 @@ class Ledger:
 
     def commit_at(self, version: int) -> CommitFile:
         """What a commit said."""
-        return self._read_commit(version)
+        return self._log.read(version)
 
     def mark(self, name: str) -> int:
         """The newest number that a commit gave a mark; -1 if none did. Reads the log, if that was long ago."""
@@ -344,44 +333,10 @@ class Ledger:
         """The version that made a load visible, among those after `after`, and its commit; None if none did."""
         newest = -1 if self.state is None else self.state.version
         for version in range(newest, after, -1):
-            commit = self._read_commit(version)
+            commit = self._log.read(version)
             if commit.load == load:
                 return version, commit
         return None
-
-    # One step of the log.
-
-    def _step(self, version: int, metadata: dict[str, Any], write: Callable[[Mapping[str, Any]], None]) -> None:
-        """One commit, durable afterwards. `SettleFailed` if it is not there, or not known to be."""
-        if self.delta.version != version - 1:
-            raise Refused(f"the table is at version {self.delta.version}, the change was meant for {version}")
-        self._durable.ensure(version - 1)
-        commit_id = secrets.token_hex(8)
-        previous = checksum(self._storage.read(self._commit_path(version - 1))) if version else 0
-        try:
-            write(metadata | {COMMIT: commit_id, PREVIOUS: previous})
-        except Exception as error:
-            self._resolve(version, commit_id, error)
-        self._durable.ensure(version)
-
-    def _resolve(self, version: int, commit_id: str, error: Exception) -> None:
-        """The commit raised: did it happen? Returns if it did."""
-        try:
-            there = self._storage.exists(self._commit_path(version))
-            landed = there and self._read_commit(version).id == commit_id
-        except (OSError, Damaged) as unreadable:
-            raise SettleFailed(
-                f"whether version {version} of {self.root} was committed is not known: {error}; {unreadable}",
-                hint="nothing is lost: the next settle looks at the log first",
-            ) from error
-        if landed:
-            return
-        if there:
-            raise Refused(f"version {version} is another writer's") from error
-        raise SettleFailed(
-            f"the commit of version {version} to {self.root} failed: {error}",
-            hint="the records stay live and nothing is lost; settle again when the cause is gone",
-        ) from error
 
     def _adopt(self, state: TableState) -> TableState:
         """Our own commit happened: no need to read what we know, unless another writer added to it. Nothing is raised
@@ -402,22 +357,12 @@ class Ledger:
         except UNREADABLE as error:
             raise self._unreadable(error) from error
 
-    def _read_commit(self, version: int) -> CommitFile:
-        path = self._commit_path(version)
-        try:
-            return parse_commit(self._storage.read(path))
-        except (Torn, Mangled) as error:
-            raise Damaged(f"{path}: {error}", hint="open the pond again: a torn newest commit is set aside") from error
-
     def _count_rows(self, path: str) -> int:
         data = self._storage.read(posixpath.join(self.root, path))
         try:
             return int(pq.read_metadata(pa.BufferReader(data)).num_rows)
         except pa.ArrowException as error:
             raise Damaged(f"{path} is not a readable Parquet object: {error}", hint="run `millpond verify`") from error
-
-    def _commit_path(self, version: int) -> str:
-        return posixpath.join(self.root, LOG_DIRECTORY, commit_name(version))
 
     def _transactions(self, boundary: Boundary) -> dict[str, int]:
         return {app_id(self._pond_id, self.definition, s): boundary[s] for s in sorted(boundary)}

@@ -23,13 +23,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.commit_log import Refused
 from millpond.archive.index.entries import BYTES, PATH, ROWS
 from millpond.archive.index.minmax import MAX, MIN
 from millpond.archive.index.stream_indexes import indexes_of
 from millpond.archive.layout.arranging import Arranging
 from millpond.archive.layout.layout import Layout
 from millpond.archive.layout.thinning import Thinning
-from millpond.archive.ledger import Change, Ledger, Refused
+from millpond.archive.ledger import Change, Ledger
 from millpond.archive.object_index import with_columns
 from millpond.archive.objects import parse_name
 from millpond.archive.settle import add_columns

@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.archive.checksums import block_checksums
+from millpond.archive.commit_log import Refused
 from millpond.archive.index.blobs import BlobWriter
 from millpond.archive.index.entries import BLOCKS
 from millpond.archive.index.minmax import entry_columns
 from millpond.archive.index.stream_indexes import StreamIndexes
-from millpond.archive.ledger import Change, Ledger, Refused
+from millpond.archive.ledger import Change, Ledger
 from millpond.archive.reader import read_object
 from millpond.archive.snapshot import SettledSnapshot
 from millpond.errors import Damaged, SettleConflict, SettleFailed

@@ -29,12 +29,13 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.archive.analysis import sample_object, to_read
+from millpond.archive.commit_log import Refused
 from millpond.archive.index.entries import BLOCKS, BUCKET, BUCKETS, BYTES, MODEL, PATH, ROWS
 from millpond.archive.layout.arranging import Arranging, suited
 from millpond.archive.layout.layout import Layout, Model
 from millpond.archive.layout.place import adapted, stands_for
 from millpond.archive.layout.sample import SAMPLE_ROWS
-from millpond.archive.ledger import Change, Ledger, Refused
+from millpond.archive.ledger import Change, Ledger
 from millpond.archive.load import STATS, read_report
 from millpond.archive.objects import parse_name
 from millpond.archive.proof import Proof, prove, prove_places

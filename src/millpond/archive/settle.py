@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from millpond.archive.commit_log import Refused
 from millpond.archive.layout.arranging import Arranging
-from millpond.archive.ledger import Change, Ledger, Refused
+from millpond.archive.ledger import Change, Ledger
 from millpond.archive.shape import conform
 from millpond.archive.state import TableState
 from millpond.archive.writing import OBJECT_BYTES, ObjectWriter, WrittenObjects

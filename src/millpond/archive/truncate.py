@@ -16,7 +16,8 @@ The files of removed objects stay: queries that began before may still read them
 
 from __future__ import annotations
 
-from millpond.archive.ledger import Ledger, Refused
+from millpond.archive.commit_log import Refused
+from millpond.archive.ledger import Ledger
 from millpond.errors import SettleConflict
 
 # Commits of other writers that were faster only mean: try again on top of them.
