@@ -35,6 +35,7 @@ from millpond.archive.relayout import RelayoutReport, Unit
 from millpond.archive.relayout import commit as commit_relayout
 from millpond.archive.repair import TORN_DIRECTORY
 from millpond.archive.settle import SettleReport, add_columns, settle
+from millpond.archive.shown import Shown
 from millpond.archive.snapshot import SettledSnapshot
 from millpond.archive.table import DeltaLog
 from millpond.archive.truncate import end_older_generations, is_owed
@@ -46,7 +47,6 @@ from millpond.errors import SettleConflict, SettleFailed, Truncated
 from millpond.model.definition import StreamDefinition
 from millpond.model.findings import Finding
 from millpond.model.offsets import Boundary
-from millpond.model.schema import stored_schema
 from millpond.storage.protocol import Storage
 
 __all__ = ["CompactionReport", "Finding", "ObjectIndex", "SettleReport", "SettledSnapshot", "StreamArchive"]
@@ -54,8 +54,6 @@ __all__ = ["CompactionReport", "Finding", "ObjectIndex", "SettleReport", "Settle
 
 # Opening reads this many commit files and index files at most, a millisecond each.
 CHECKPOINT_EVERY = 32
-
-_OWED = "the table does not know yet that the stream was truncated; the next settle tells it"
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,11 +65,8 @@ class StreamArchive:
         self._storage = storage
         self._ledger = ledger
         self._writer = threading.RLock()
-        self._shown = threading.Lock()  # held for a moment, to change what readers are shown
-        self._generation = ledger.definition.generation
-        self._filters: tuple[Filter, ...] = ()
         self._models = StreamModels(storage, ledger.root, ledger.clock)
-        self._snapshot = self._take_snapshot()
+        self._shown = Shown(storage, ledger)
 
     @classmethod
     def open(
@@ -118,19 +113,17 @@ class StreamArchive:
         if refresh:
             with self._writer:
                 self._ledger.refresh()
-                self._show()
-        return self._snapshot
+                self._shown.renew()
+        return self._shown.snapshot
 
     def add_filter(self, filter: Filter) -> Callable[[], None]:
         """Ask this filter, too, when queries are planned in this process. Returns how to stop that."""
         with self._writer:
-            self._filters = (*self._filters, filter)
-            self._show()
+            self._shown.add_filter(filter)
 
         def remove() -> None:
             with self._writer:
-                self._filters = tuple(one for one in self._filters if one is not filter)
-                self._show()
+                self._shown.remove_filter(filter)
 
         return remove
 
@@ -161,7 +154,7 @@ class StreamArchive:
                     arranging=self._arranging(object_bytes_min),
                 )
             finally:
-                self._show()
+                self._shown.renew()
                 # The allocator keeps what it was given for encoding, twice the size of what settled.
                 pa.default_memory_pool().release_unused()
             self._checkpoint_if_due()
@@ -207,7 +200,7 @@ class StreamArchive:
                     try:
                         reindex.commit_entries(self._storage, self._ledger, entries, blobs)
                     finally:
-                        self._show()
+                        self._shown.renew()
                     self._checkpoint_if_due()
             done, size = done + len(group), size + int(snapshot.objects.sizes[group].sum())
             seen += len(planned)
@@ -223,7 +216,7 @@ class StreamArchive:
             own = {f"{MARK}{name}": number for name, number in marks.items()}
             if any(self._ledger.mark(name) >= number for name, number in own.items()):
                 return None
-            snapshot, definition = self._snapshot, self._ledger.definition
+            snapshot, definition = self._shown.snapshot, self._ledger.definition
             base = snapshot.boundary.get(definition.load_streamlet, 0)
             return Load(secrets.token_hex(8), base, snapshot.version, definition.generation, now_micros, own)
 
@@ -243,14 +236,14 @@ class StreamArchive:
                 sample = self._reported_sample(report)
                 done = commit_load(self._storage, self._ledger, load, written)
             finally:
-                self._show()
+                self._shown.renew()
             self._models.learn(self._ledger.definition, sample)
             self._checkpoint_if_due()
             return done
 
     def _reported_sample(self, report: pa.Table) -> pa.Table | None:
         layout = self.layout
-        return None if layout is None else read_samples(report, layout, self._snapshot.schema)
+        return None if layout is None else read_samples(report, layout, self._shown.snapshot.schema)
 
     def vacuum(self, older_micros: int, *, preview: bool = False, step: Step = nullcontext) -> VacuumReport:
         """Remove objects that no snapshot since `older_micros` has seen, each in a `step`. Only while no load is under
@@ -279,7 +272,7 @@ class StreamArchive:
                     arranging=self._arranging(object_bytes_min),
                 )
             finally:
-                self._show()
+                self._shown.renew()
             self._checkpoint_if_due()
             return report
 
@@ -291,7 +284,7 @@ class StreamArchive:
             try:
                 report = commit_relayout(self._storage, self._ledger, unit, reports)
             finally:
-                self._show()
+                self._shown.renew()
             self._checkpoint_if_due()
             return report
 
@@ -311,7 +304,7 @@ class StreamArchive:
             try:
                 expire(self._ledger, start, stop, expired)
             finally:
-                self._show()
+                self._shown.renew()
             self._checkpoint_if_due()
             return expired
 
@@ -319,21 +312,16 @@ class StreamArchive:
         """The stream's schema has grown: reads show the new columns at once, as null, and the table gets them."""
         with self._writer:
             self._ledger.alter(definition)
-            self._show()
+            self._shown.renew()
             self._make_ready()
             if self._ledger.refresh() is not None:
                 add_columns(self._ledger)
-            self._show()
+            self._shown.renew()
 
     def begin_generation(self, generation: int) -> None:
         """The stream was truncated: what has settled before is not shown any more. At once, without waiting for a
         running writer; may be called again. The table is told by `finish_truncation`, or by the next writer."""
-        with self._shown:
-            if generation > self._generation:
-                self._generation = generation
-                self._snapshot = replace(
-                    self._snapshot, boundary={}, objects=self._ledger.nothing, generation=generation
-                )
+        self._shown.begin_generation(generation)
 
     def finish_truncation(self) -> bool:
         """Tell the table of a truncation that has not reached it, after a crash for example; whether it knows all.
@@ -345,7 +333,7 @@ class StreamArchive:
                 _LOG.warning("the table of %s does not know yet that it was truncated: %s", self.root, error)
                 return False
             finally:
-                self._show()
+                self._shown.renew()
             return True
 
     def _make_ready(self, generation: int | None = None) -> None:
@@ -353,13 +341,14 @@ class StreamArchive:
         ledger = self._ledger
         if generation is not None:
             self.begin_generation(generation)
-        if self._generation > ledger.definition.generation:
-            ledger.truncate(replace(ledger.definition, generation=self._generation))
+        if self._shown.generation > ledger.definition.generation:
+            ledger.truncate(replace(ledger.definition, generation=self._shown.generation))
         if is_owed(ledger):
             end_older_generations(ledger)
-        if generation not in (None, self._generation):
+        shown = self._shown.generation
+        if generation not in (None, shown):
             raise Truncated(
-                f"{ledger.definition.name} was truncated: generation {generation} is gone, this is {self._generation}",
+                f"{ledger.definition.name} was truncated: generation {generation} is gone, this is {shown}",
                 hint="nothing was written, and nothing is left of these records: settle again",
             )
 
@@ -391,7 +380,7 @@ class StreamArchive:
             if self._storage.exists(parent):
                 self._storage.sync_directory(parent)
             self._ledger.forget()
-            self._show()
+            self._shown.renew()
 
     def _checkpoint_if_due(self) -> None:
         state = self._ledger.state
@@ -402,37 +391,3 @@ class StreamArchive:
         except (OSError, SettleFailed) as error:
             # What was settled is safe without it, and the next commit tries again.
             _LOG.warning("no checkpoint of %s: %s", self.root, error)
-
-    def _show(self) -> None:
-        """Let readers see what the ledger has come to."""
-        with self._shown:
-            if self._ledger.definition.generation >= self._generation:  # else it is of a generation that has ended
-                self._snapshot = self._take_snapshot()
-
-    def _take_snapshot(self) -> SettledSnapshot:
-        ledger, state = self._ledger, self._ledger.state
-        definition = ledger.definition
-        schema = stored_schema(definition.schema)
-        if state is None:
-            return SettledSnapshot(
-                -1,
-                {},
-                ledger.nothing,
-                ledger.root,
-                schema,
-                self._storage,
-                generation=definition.generation,
-                filters=self._filters,
-            )
-        warnings = (*state.warnings, *ledger.indexes.warnings, *((_OWED,) if is_owed(ledger) else ()))
-        return SettledSnapshot(
-            state.version,
-            state.boundary,
-            state.objects,
-            ledger.root,
-            schema,
-            self._storage,
-            warnings,
-            definition.generation,
-            self._filters,
-        )
