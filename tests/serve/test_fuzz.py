@@ -28,7 +28,7 @@ from millpond.model.schema_text import parse_schema
 from millpond.pond.opening import open_pond
 from millpond.pond.stream import Stream
 from millpond.query import parse_start
-from millpond.serve import routes
+from millpond.serve import matching, routes
 from millpond.serve.bodies import decompressed
 from millpond.serve.forms import ARROW, CSV, JSON, NDJSON, PAGE_FORMS, chosen_form, written
 from millpond.serve.records_in import decode_records
@@ -145,8 +145,8 @@ def assert_arrow_survives(seed: int, count: int) -> None:
 @given(st.binary(max_size=60).map(lambda tail: b"/v1/streams/" + tail) | st.binary(max_size=60))
 def test_any_path_is_a_route_or_refused(path: bytes) -> None:
     for method in ("GET", "PUT", "POST", "DELETE", "BREW"):
-        refused(lambda method=method: routes.match(method, path))
-    assert set(routes.allowed_methods(path)) <= {"GET", "PUT", "POST", "PATCH", "DELETE"}
+        refused(lambda method=method: matching.match(method, path))
+    assert set(matching.allowed_methods(path)) <= {"GET", "PUT", "POST", "PATCH", "DELETE"}
 
 
 QUERIES = [
@@ -160,7 +160,7 @@ def test_any_query_is_read_or_refused(seed: int, garbage: bytes) -> None:
     chance = random.Random(seed)
     for kind in {route.query for route in routes.ROUTES}:
         for text in (garbage, *(mutated(query, chance) for query in QUERIES)):
-            refused(lambda kind=kind, text=text: routes.read_query(kind, text))
+            refused(lambda kind=kind, text=text: matching.read_query(kind, text))
 
 
 @given(st.text(max_size=80), st.none() | st.text(max_size=10))

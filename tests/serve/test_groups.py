@@ -13,7 +13,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from millpond.serve.routes import match
+from millpond.serve.matching import match
 from millpond.wire.group_requests import RECEIPTS
 from tests.serving import Served, serving, wait_until
 

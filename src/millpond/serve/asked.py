@@ -13,7 +13,7 @@ import msgspec
 from millpond.errors import InvalidInput, TooLarge, UnsupportedMediaType
 from millpond.serve.bodies import BodyBuffer, check_json_depth, decompressed
 from millpond.serve.forms import JSON, media_type
-from millpond.serve.routes import Match
+from millpond.serve.matching import Match
 from millpond.serve.settings import ServeSettings
 from millpond.wire.access import Caller
 from millpond.wire.desk import Desk

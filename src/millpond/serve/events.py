@@ -14,9 +14,9 @@ import msgspec
 from millpond.log.engine import Ack, Told
 from millpond.serve.asked import Receive, read_body
 from millpond.serve.bodies import check_json_depth
+from millpond.serve.matching import match
 from millpond.serve.records_in import MANY, raw_event
 from millpond.serve.reply import Reply
-from millpond.serve.routes import match
 from millpond.serve.settings import ServeSettings
 from millpond.serve.state import NodeState
 from millpond.serve.waiting import Answers

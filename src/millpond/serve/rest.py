@@ -25,10 +25,10 @@ from millpond.serve.events import EVENTS, EventRoute, caller_of
 from millpond.serve.group_handlers import GROUP_HANDLERS
 from millpond.serve.hosts import HostCheck
 from millpond.serve.logs import CutShort
+from millpond.serve.matching import Match, allowed_methods, match, read_query
 from millpond.serve.pages import find_page
 from millpond.serve.problems import answer_of
 from millpond.serve.reply import Reply
-from millpond.serve.routes import Match, allowed_methods, match, read_query
 from millpond.serve.settings import ServeSettings
 from millpond.serve.state import NodeState
 from millpond.telemetry import DoorCounters
