@@ -1,10 +1,10 @@
-"""A stream, as users hold it: append, read, scan, get, settle; and where its two halves meet."""
+"""A stream, as users hold it: read, scan, get, settle; and where its two halves meet. Appending is in `writing`."""
 
 from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,18 +20,13 @@ from millpond.archive.settle import SettleReport
 from millpond.archive.stream_archive import StreamArchive
 from millpond.archive.vacuum import VacuumReport, check_age
 from millpond.clock import Clock
-from millpond.errors import Backpressure, MillpondError, StreamNotFound
-from millpond.files import ByteFile
-from millpond.ingest import Ingest, NotPlain
-from millpond.ingest.batching import Batching, OnError
-from millpond.ingest.bounds import check_numbered
-from millpond.ingest.producer import Producer, name_and_start
-from millpond.log.engine import Ack, LogEngine, Part, StreamAppend, Told
-from millpond.model.definition import Durability, StreamDefinition, check_durability
+from millpond.errors import Backpressure
+from millpond.ingest.producer import Producer
+from millpond.log.engine import LogEngine
+from millpond.model.definition import StreamDefinition
 from millpond.model.query_note import QueryNote
 from millpond.model.units import Duration, Size, parse_bytes
 from millpond.pond.bulk import StreamBulk
-from millpond.pond.direct_way import DirectWay
 from millpond.pond.expiry import Expiry
 from millpond.pond.history import QueryHistory
 from millpond.pond.loading import Loading
@@ -41,6 +36,7 @@ from millpond.pond.settling import Settling
 from millpond.pond.staging import Staging
 from millpond.pond.truncating import plan
 from millpond.pond.upkeep import Upkeep
+from millpond.pond.writing import StreamWriting
 from millpond.query import (
     Halves,
     ObjectMap,
@@ -53,14 +49,14 @@ from millpond.query import (
     Where,
 )
 from millpond.settings import Settings
-from millpond.telemetry import StreamTelemetry, Telemetry
+from millpond.telemetry import Telemetry
 from millpond.wire.answers import StreamInfo, TruncatePlan
 from millpond.wire.relayout import run
 from millpond.wire.served import Door
 from millpond.wire.status import StreamStatus
 
 
-class Stream:
+class Stream(StreamWriting):
     """Get one from `pond.stream(name)` or `pond.create_stream(...)`. Thread-safe; there is one object per stream."""
 
     def __init__(
@@ -82,15 +78,10 @@ class Stream:
         history: QueryHistory,
         upkeep: Upkeep,
     ) -> None:
-        self._definition: StreamDefinition | None = definition
-        self._name, self._log, self._archive, self._clock = definition.name, log, archive, clock
-        self._settings, self._open_door, self._pond_id = settings, open_door, pond_id
-        self._on_producer, self._truncate = on_producer, truncate
-        self.telemetry, self._refused = StreamTelemetry(), telemetry.log.refused
-        self._take_in(definition)
-        self._history, self._upkeep = history, upkeep
-        self.halves = Halves(lambda: self.definition, log, archive, clock, note_query=self.note_query)
-        self.file = ByteFile(self.halves, clock, settings.append_bytes_max)
+        halves = Halves(lambda: self.definition, log, archive, clock, note_query=self.note_query)
+        super().__init__(definition, log, clock, settings, telemetry.log.refused, on_producer, halves)
+        self._archive, self._open_door, self._pond_id = archive, open_door, pond_id
+        self._truncate, self._history, self._upkeep = truncate, history, upkeep
         pins = Pins(log, clock, settings, processed)
         self.settling = Settling(definition, log, archive, clock, settings, telemetry, self.telemetry, pins)
         self.relayouting = Relayouting(lambda: self.definition, archive, clock, settings, history, upkeep)
@@ -107,17 +98,6 @@ class Stream:
     # What it is.
 
     @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def definition(self) -> StreamDefinition:
-        """As created and altered; `StreamNotFound` once it was dropped."""
-        if self._definition is None:
-            raise StreamNotFound(f"stream {self._name!r} was dropped", hint="pond.streams() lists what is there")
-        return self._definition
-
-    @property
     def schema(self) -> pa.Schema:
         """The columns of its records, without `_streamlet`, `_offset` and `_ingest_time`."""
         return self.definition.schema
@@ -125,148 +105,6 @@ class Stream:
     def info(self) -> StreamInfo:
         """What it is, in values that JSON has."""
         return StreamInfo.of(self.definition, self._archive.root)
-
-    # Writing.
-
-    def append(
-        self, rows: Any, *, producer: str = "", sequence: int | None = None, durability: Durability | None = None
-    ) -> Ack:
-        """Append records: a dict, a list of dicts, a `RecordBatch`, a `Table` or a pandas DataFrame. All or nothing.
-
-        Returns once the records are as safe as the stream's durability (or the one given here) says; the answer
-        names it and the offsets. With a producer and a sequence that goes upwards, a retry is recognised and gets the
-        first one's offsets. Raises `InvalidRecord` naming row, column and value, or a `Backpressure` error when there
-        is no room; nothing is kept then.
-        """
-        try:
-            return self._append(rows, producer, sequence, durability)
-        except MillpondError as error:
-            self._refused.error(error)
-            raise
-
-    def _append(self, rows: Any, producer: str, sequence: int | None, durability: Durability | None) -> Ack:
-        if type(rows) is dict and self._plain_rows and durability is None and not producer and sequence is None:
-            try:
-                return self._append_row(rows, self._durability)
-            except NotPlain:
-                pass  # it takes code that is not ours to read it: not in a thread that others wait for
-        if self.definition.file:
-            return self.file.append(rows, producer=producer, sequence=sequence, durability=durability)
-        parts, left_out, options = self._prepare(rows, producer, sequence, durability)
-        ack = self._log.append(self.definition.id, parts, **options)
-        return replace(ack, filtered=left_out) if left_out else ack
-
-    def submit_batch(
-        self,
-        rows: pa.RecordBatch | pa.Table,
-        told: Told,
-        *,
-        producer: str = "",
-        sequence: int | None = None,
-        durability: Durability | None = None,
-        after: object = None,
-        epoch: int | None = None,
-    ) -> object:
-        """As `append`, without waiting for the commit: see `LogEngine.submit`. `epoch`: of one who holds a file alone;
-        appends to files do wait, each for the one before it."""
-        try:
-            if self.definition.file or epoch is not None:
-                told(
-                    self.file.append(rows, producer=producer, sequence=sequence, durability=durability, epoch=epoch),
-                    None,
-                )
-                return None
-            parts, left_out, options = self._prepare(rows, producer, sequence, durability)
-            if left_out:
-                told = _told_filtered(told, left_out)
-            return self._log.submit(self.definition.id, parts, told, after=after, **options)
-        except MillpondError as error:
-            self._refused.error(error)
-            raise
-
-    def _prepare(
-        self, rows: Any, producer: str, sequence: int | None, durability: Durability | None
-    ) -> tuple[list[Part], int, dict[str, Any]]:
-        """Parts for the log, how many records the stream's filter left out, and how to append the parts."""
-        definition = self.definition
-        chosen = definition.durability if durability is None else check_durability(durability)
-        check_numbered(producer, sequence)
-        ingest = self._ingest
-        now = self._clock.now_micros()
-        return *ingest.sift(rows, now), {
-            "ingest_micros": now,
-            "durability": chosen,
-            "producer": producer,
-            "sequence": sequence or 0,
-            "schema_version": ingest.definition.schema_version,
-        }
-
-    def prepare(self, rows: Any) -> StreamAppend:
-        """Rows as `append` takes them, checked, to be appended together with others: see
-        `LogEngine.append_together`."""
-        try:
-            parts, _, options = self._prepare(rows, "", None, None)
-        except MillpondError as error:
-            self._refused.error(error)
-            raise
-        return StreamAppend(self.definition.id, parts, options["ingest_micros"], options["schema_version"])
-
-    def submit_json(self, text: bytes, told: Told) -> None:
-        """Append one record given as a JSON object, at the stream's durability, without waiting: `told` is called when
-        it is safe. What is wrong with the record is raised here."""
-        try:
-            self._submit(self._ingest.json_row(text), self._durability, told)
-        except MillpondError as error:
-            self._refused.error(error)
-            raise
-
-    def submit(self, row: Mapping[str, Any], told: Told) -> None:
-        """As `submit_json`, for a dict."""
-        try:
-            self._submit(self._ingest.checked_row(row), self._durability, told)
-        except MillpondError as error:
-            self._refused.error(error)
-            raise
-
-    def producer(
-        self,
-        name: str | None = None,
-        *,
-        batch_bytes: Size = "1MB",
-        linger: Duration = "5ms",
-        max_in_flight: int = 8,
-        buffer: Size = "64MB",
-        wait: Duration = "30s",
-        give_up: Duration = "2m",
-        durability: Durability | None = None,
-        on_error: OnError | None = None,
-    ) -> Producer:
-        """For many small appends: batches them, sends them on without waiting, and never doubles a record.
-
-        A batch goes when it has `batch_bytes`, or `linger` after its first record; at most `max_in_flight` at a time.
-        `buffer`: how much may wait to be acknowledged; `append` then waits, up to `wait`. `give_up`: how long it is
-        tried while there is no room or no answer. `on_error(error, records)` is called, in a thread of the
-        producer's, for records that failed. `name`: of one producer at a time; one is made up if none is given.
-        """
-
-        chosen = None if durability is None else check_durability(durability)
-
-        def append(batch: pa.RecordBatch, sequence: int) -> Ack:
-            return self.append(batch, producer=called, sequence=sequence, durability=chosen)
-
-        called, first = name_and_start(name, self._clock.now_micros())
-        batching = Batching.of(batch_bytes, linger, max_in_flight, buffer, wait, give_up)
-        made = Producer(
-            called,
-            first,
-            lambda newer: self._ingest,
-            lambda name: DirectWay(append),
-            batching,
-            retried=(Backpressure,),
-            on_error=on_error,
-        )
-        self._on_producer(made)
-        return made
 
     # Reading.
 
@@ -465,25 +303,10 @@ class Stream:
     def redefine(self, definition: StreamDefinition | None) -> None:
         """The catalog has changed: the stream was altered, or (None) dropped."""
         if definition is not None:
-            self._take_in(definition)
             self.settling.definition = definition
-        self._definition = definition
+        self._become(definition)
         self.expiry.look_soon()
-
-    def _take_in(self, definition: StreamDefinition) -> None:
-        """Take appends as this definition has them."""
-        ingest = Ingest(definition, self._settings.append_bytes_max, self.telemetry.filtered.add)
-        self._append_row = self._log.row_appender(definition.id, ingest.encode_rows, definition.schema_version)
-        self._submit = self._log.row_appender(definition.id, ingest.encode_checked, definition.schema_version).submit
-        self._ingest, self._durability, self._plain_rows = ingest, definition.durability, ingest.takes_plain_rows
 
     @property
     def archive(self) -> StreamArchive:
         return self._archive
-
-
-def _told_filtered(told: Told, left_out: int) -> Told:
-    def tell(ack: Ack | None, error: BaseException | None) -> None:
-        told(None if ack is None else replace(ack, filtered=left_out), error)
-
-    return tell
