@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millpond.consume import coordinator
+from millpond.consume import coordinator, position_log
 from millpond.consume import group as groups
 from millpond.consume.protocol import Commit, Done, GroupSpec, Join, Member, Wanted
 from millpond.errors import DiskFull, Fenced, TooLarge
@@ -204,8 +204,9 @@ def test_epochs_that_are_reserved_while_positions_are_written_together_are_given
     pond.create_stream(IN, SCHEMA)
     consumer(pond)
     desk = pond.group_desk()
-    desk._epoch = desk._reserved  # all that are reserved were given
-    write, compacting = desk._write_rows, []
+    positions = desk._positions
+    positions._epoch = positions._reserved  # all that are reserved were given
+    write, compacting = positions.write, []
 
     def write_and_compact(given: Any) -> Any:
         ack = write(given)
@@ -215,7 +216,7 @@ def test_epochs_that_are_reserved_while_positions_are_written_together_are_given
             pass
         return ack
 
-    monkeypatch.setattr(desk, "_write_rows", write_and_compact)
+    monkeypatch.setattr(positions, "write", write_and_compact)
     member = desk.join(Join(GroupSpec(IN, "g"), "a"))
     compacting[0].result()
     assert reopen().group_desk().join(Join(GroupSpec(IN, "g"), "a")).epoch > member.epoch
@@ -230,7 +231,7 @@ def test_a_commit_stands_though_positions_cannot_be_written_together(
     pond.stream(IN).append(rows(0, 9))
     mine, desk = consumer(pond), pond.group_desk()
     with monkeypatch.context() as patch:
-        patch.setattr(coordinator, "COMPACT_RECORDS", 0)
+        patch.setattr(position_log, "COMPACT_RECORDS", 0)
         patch.setattr(desk._log, "append", full)
         for _ in range(8):
             taken(mine, max_records=1)

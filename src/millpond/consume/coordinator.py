@@ -11,13 +11,11 @@ sequential, so a position never outlives the records before it, and one that is 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
-import pyarrow as pa
 
 from millpond.clock import Clock
 from millpond.consume.checks import checked_join, place, plain_place
@@ -26,17 +24,14 @@ from millpond.consume.gate import Gate
 from millpond.consume.group import Group
 from millpond.consume.member import Cut, MemberState, number_taken, producer_of
 from millpond.consume.outputs import Buffered, buffered, strongest
+from millpond.consume.position_log import PositionLog
 from millpond.consume.positions import (
     POSITIONS,
     Change,
-    Fold,
     GroupState,
-    Key,
     commit_row,
     delete_row,
-    epochs_row,
     group_row,
-    position_parts,
 )
 from millpond.consume.protocol import (
     Commit,
@@ -65,16 +60,11 @@ from millpond.errors import (
     TooLarge,
     Truncated,
 )
-from millpond.log.engine import Ack, LogEngine, StreamAppend
-from millpond.model.offsets import ranges_between
+from millpond.log.engine import Ack, LogEngine
 from millpond.model.schema import OFFSET
 
 logger = logging.getLogger(__name__)
 
-# Epochs are reserved so many at a time, with one synced record.
-EPOCHS_AT_ONCE = 1_000
-# Positions are written together again after so many records, or as many as there are groups, whichever is more.
-COMPACT_RECORDS = 10_000
 # How long a waiting poll sleeps before it looks whether something was given back. New records wake it at once.
 LOOK_SECONDS = 0.1
 # A truncation takes effect in the log first and in the stream's definition a moment later.
@@ -88,11 +78,8 @@ class Coordinator:
     def __init__(self, log: LogEngine, streams: Streams, clock: Clock, known: Iterable[ConsumedStream]) -> None:
         self._log, self._streams, self._clock = log, streams, clock
         self._gate = Gate()
-        self._lock = threading.Lock()
-        fold = Fold.replay(_records(log))
-        self._epoch = self._reserved = fold.epochs
-        self._written = sum(log.heads(POSITIONS.id).values()) - sum(log.starts(POSITIONS.id).values())
-        self._compact_failed = 0  # so many were written when writing them together failed last
+        self._positions = PositionLog(log, clock)
+        fold = self._positions.replay()
         by_id = {stream.definition.id: stream for stream in known}
         # Groups of streams that are gone are gone with them.
         self._groups = {
@@ -116,7 +103,7 @@ class Coordinator:
                 f"{asked.spec.strategy}" + (f" by {asked.spec.by!r}" if asked.spec.by else ""),
                 hint="take another group's name, or delete the group and its position first",
             )
-        return group.join(asked, self._next_epoch())
+        return group.join(asked, self._positions.next_epoch())
 
     def _stream(self, spec: GroupSpec) -> ConsumedStream:
         stream = self._streams.stream(spec.stream)
@@ -138,19 +125,10 @@ class Coordinator:
                     raise TooLarge(f"the pond has {GROUPS_MAX:,} consumer groups", hint="delete some that are not used")
                 if generation == halves.generation == stream.definition.generation:
                     state = GroupState(spec.strategy, spec.by, generation).moved(positions, generation)
-                    self._write_rows([group_row(key, state)])
+                    self._positions.write([group_row(key, state)])
                     found = self._groups[key] = Group(key, stream.name, halves, state, self._clock)
                     return found
             time.sleep(TRUNCATING_SECONDS)  # these offsets may be of two generations
-
-    def _next_epoch(self) -> int:
-        with self._lock:
-            if self._epoch >= self._reserved:
-                # Durable before the first is given: an epoch is never anybody else's, whatever is lost.
-                self._write_rows([epochs_row(self._reserved + EPOCHS_AT_ONCE)])
-                self._reserved += EPOCHS_AT_ONCE
-            self._epoch += 1
-            return self._epoch - 1
 
     def _group(self, member: Member) -> Group:
         group = self._groups.get((member.stream_id, member.group))
@@ -169,7 +147,7 @@ class Coordinator:
                 positions = place(group.halves, "earliest")
                 if generation != group.generation and generation == group.halves.generation:
                     state = group.state.moved(positions, generation)
-                    self._write_rows([group_row(group.key, state)])
+                    self._positions.write([group_row(group.key, state)])
                     group.move(state, f"{group.stream} was truncated; this is generation {generation}")
                     return group
             time.sleep(TRUNCATING_SECONDS)  # it is being truncated again
@@ -266,7 +244,7 @@ class Coordinator:
         outputs: Buffered | None,
     ) -> list[Ack]:
         now = self._clock.now_micros()
-        appends = [StreamAppend(POSITIONS.id, position_parts([commit_row(group.key, change)], now), now)]
+        appends = [self._positions.append_of(commit_row(group.key, change), now)]
         durabilities = [state.asked.durability]
         if commit.dead:
             dead = bury(self._streams, group, cuts, commit.dead, now)
@@ -280,7 +258,7 @@ class Coordinator:
         acks = self._log.append_together(appends, durability=strongest(durabilities), **who)  # type: ignore[arg-type]
         if commit.number and acks[0].duplicate and not state.again:
             raise number_taken(state.member, commit.number)
-        self._written += 1
+        self._positions.written += 1
         return acks[len(acks) - len(outputs.appends) :] if outputs is not None else []
 
     def _known(self, member: Member, number: int) -> bool:
@@ -366,7 +344,7 @@ class Coordinator:
                     change = _change(group, positions, preview, group.instances(keep))
                     if not preview:
                         state = group.state.moved(positions, generation)
-                        self._write_rows([group_row(group.key, state)])
+                        self._positions.write([group_row(group.key, state)])
                         group.move(state, f"the group was moved to {plain_place(to)}", keep)
                     return change
             time.sleep(TRUNCATING_SECONDS)  # these offsets may be of two generations
@@ -378,7 +356,7 @@ class Coordinator:
             change = _change(found, found.status().heads, preview, found.instances())
             change = replace(change, again=0, skipped=0)
             if not preview and self._groups.pop(found.key, None) is not None:
-                self._write_rows([delete_row(found.key)])
+                self._positions.write([delete_row(found.key)])
                 found.move(found.state, "the group was deleted")
         return change
 
@@ -387,7 +365,7 @@ class Coordinator:
         with self._gate.alone():
             gone = [key for key in self._groups if key[0] == stream_id]
             if gone:
-                self._write_rows([delete_row(key) for key in gone])
+                self._positions.write([delete_row(key) for key in gone])
             for key in gone:
                 self._groups.pop(key).move(GroupState("fifo", None, 0), "its stream was dropped")
 
@@ -426,35 +404,19 @@ class Coordinator:
 
     # Records.
 
-    def _write_rows(self, rows: Sequence[tuple[str, Key, bytes]]) -> Ack:
-        """What moves a group by hand is rare, and synced."""
-        now = self._clock.now_micros()
-        ack = self._log.append(POSITIONS.id, position_parts(rows, now), ingest_micros=now, durability="disk")
-        self._written += len(rows)
-        return ack
-
     def _compact_if_due(self) -> None:
         """Called by who has committed: what goes wrong here is no answer to that, and is tried again later."""
-        if self._written - self._compact_failed > max(COMPACT_RECORDS, 2 * len(self._groups)):
+        if self._positions.many(len(self._groups)):
             try:
                 self.compact()
             except Exception:
-                self._compact_failed = self._written
+                self._positions.put_off()
                 logger.warning("positions could not be written together; trying again later", exc_info=True)
 
     def compact(self) -> None:
         """Write down where all groups stand, and let go of the records before."""
-        with self._gate.alone(), self._lock:  # no epochs are reserved meanwhile: that record would be let go of
-            rows = [epochs_row(self._reserved), *(group.row() for group in self._groups.values())]
-            ack = self._write_rows(rows)
-            (start,) = (offsets.start for offsets in ack.ranges.values())
-            self._log.release(POSITIONS.id, {0: start})
-            self._written, self._compact_failed = len(rows), 0
-
-
-def _records(log: LogEngine) -> Iterable[pa.RecordBatch]:
-    for streamlet, offsets in ranges_between(log.starts(POSITIONS.id), log.heads(POSITIONS.id)).items():
-        yield from log.read(POSITIONS.id, streamlet, offsets)
+        with self._gate.alone():
+            self._positions.compact([group.row() for group in self._groups.values()])
 
 
 def _change(group: Group, after: dict[int, int], preview: bool, expelled: tuple[str, ...]) -> GroupChange:
