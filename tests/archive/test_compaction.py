@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import pytest
 from deltalake import DeltaTable
 
 from millpond.archive.objects import parse_name
-from millpond.archive.table import Added, DeltaLog, Removed
 from millpond.errors import Damaged, SettleFailed
 from millpond.model.predicate import Compare
 from millpond.testing import FaultyStorage
+from tests.archive.meddling import Meddling
 from tests.archive.settled_stream import DAY_MICROS, MIDNIGHT, SettledStream, define, expected, read_all, records
 
 
@@ -92,31 +91,12 @@ def test_the_files_of_merged_objects_stay(stream: SettledStream) -> None:
     assert all(path.exists() for path in old)
 
 
-class Interrupted(DeltaLog):
-    """Another process settles between the reading and the commit of a compaction."""
-
-    meddle: Any = None
-
-    def commit(
-        self,
-        added: Sequence[Added],
-        removed: Sequence[Removed],
-        transactions: Mapping[str, int],
-        metadata: Mapping[str, Any],
-        **more: Any,
-    ) -> None:
-        if self.meddle is not None:
-            act, self.meddle = self.meddle, None
-            act()
-        super().commit(added, removed, transactions, metadata, **more)
-
-
 def test_a_compaction_that_another_settler_overtook_is_given_up(stream: SettledStream) -> None:
     settle_often(stream, 4)
-    delta = Interrupted(stream.root)
+    delta = Meddling(stream.root)
     stream.archive = stream.open(delta)
     other = stream.open()
-    delta.meddle = lambda: other.settle({0: 40, 1: 20}, {0: 42, 1: 20}, [records(0, 40, 42)])
+    delta.before = lambda: other.settle({0: 40, 1: 20}, {0: 42, 1: 20}, [records(0, 40, 42)])
     files = len(list(Path(stream.root).rglob("b0*.parquet")))
     assert stream.archive.compact() is None
     assert len(list(Path(stream.root).rglob("b0*.parquet"))) == files + 1, "what was given up is gone"

@@ -20,6 +20,7 @@ from millpond.model.definition import StreamDefinition
 from millpond.model.spec import Spec, parse_spec
 from millpond.storage import LocalStorage, Storage
 from millpond.testing import VARIANTS, Crash, FaultyStorage, Step, Variant
+from tests.archive.crash_points import crash_points
 from tests.archive.settled_stream import (
     DAY_MICROS,
     MIDNIGHT,
@@ -128,22 +129,6 @@ def crashed(
         work.run()
     assert storage.crashed is not None
     return storage, work
-
-
-def crash_points(steps: list[Step], *, each: bool = False) -> list[tuple[int, bool]]:
-    """Before every durable step. After one is the same as before the next, unless deltalake writes in between, as it
-    does before its file is synced. Unless each is wanted: of the many with one name the first and the last."""
-    durable = [step for step in steps if step.durable]
-    points = []
-    for step, following in itertools.zip_longest(durable, durable[1:]):
-        points.append((str(step), step.durable_number, False))
-        if following is None or following.kind == "sync_file":
-            points.append((str(step), step.durable_number, True))
-    last = {(name, after): number for name, number, after in points}
-    first = {(name, after): number for name, number, after in reversed(points)}
-    return [
-        (number, after) for name, number, after in points if each or number in (first[name, after], last[name, after])
-    ]
 
 
 def crash_everywhere(root: Path, *, each: bool, layout: Spec | None = None) -> None:

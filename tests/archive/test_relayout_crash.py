@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from deltalake import DeltaTable
 from millpond.errors import MillpondError
 from millpond.storage import LocalStorage, Storage
 from millpond.testing import VARIANTS, Crash, FaultyStorage, Step, Variant
+from tests.archive.crash_points import crash_points
 from tests.archive.laid_out import LAID_OUT, PLAIN, expected_days, planned, relaid, settle_days
 from tests.archive.settled_stream import SettledStream, read_all
 
@@ -76,22 +76,6 @@ def clean_steps(root: Path) -> list[Step]:
     assert storage.disk is not None
     storage.disk.close()
     return storage.steps
-
-
-def crash_points(steps: list[Step], *, each: bool) -> Iterator[tuple[int, bool]]:
-    """Before every durable step, and after those behind which deltalake writes by itself. Of the many with one name the
-    first and the last, unless each is wanted."""
-    durable = [step for step in steps if step.durable]
-    points = []
-    for step, following in itertools.zip_longest(durable, durable[1:]):
-        points.append((str(step), step.durable_number, False))
-        if following is None or following.kind == "sync_file":
-            points.append((str(step), step.durable_number, True))
-    last = {(name, after): number for name, number, after in points}
-    first = {(name, after): number for name, number, after in reversed(points)}
-    for name, number, after in points:
-        if each or number in (first[name, after], last[name, after]):
-            yield number, after
 
 
 def crashed(root: Path, number: int, *, after: bool, seed: int = 0) -> FaultyStorage:

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +12,10 @@ import pytest
 
 from millpond.archive.objects import parse_name
 from millpond.archive.stream_archive import SettleReport
-from millpond.archive.table import Added, DeltaLog, Removed
 from millpond.errors import InvalidInput, SettleConflict, SettleFailed
 from millpond.model.predicate import And, Compare
 from millpond.testing import FaultyStorage
+from tests.archive.meddling import Meddling
 from tests.archive.settled_stream import DAY_MICROS, MIDNIGHT, SettledStream, define, expected, read_all, records
 
 
@@ -194,31 +193,6 @@ def test_of_two_settlers_one_wins_and_nothing_is_doubled(stream: SettledStream) 
     assert read_all(stream.reopen()).equals(expected({0: 9}))
     assert other.snapshot().boundary == {0: 9}, "the loser knows where it stands"
     assert not [f for f in stream.archive.verify() if f.severity == "error"]
-
-
-class Meddling(DeltaLog):
-    """Lets another writer in just before, or breaks the answer just after, a commit."""
-
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self.before: Any = None
-        self.after: Any = None
-
-    def commit(
-        self,
-        added: Sequence[Added],
-        removed: Sequence[Removed],
-        transactions: Mapping[str, int],
-        metadata: Mapping[str, Any],
-        **more: Any,
-    ) -> None:
-        if self.before is not None:
-            act, self.before = self.before, None
-            act()
-        super().commit(added, removed, transactions, metadata, **more)
-        if self.after is not None:
-            act, self.after = self.after, None
-            act()
 
 
 @pytest.fixture

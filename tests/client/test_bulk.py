@@ -10,18 +10,16 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.archive.load import ROW_BITS, LoadWriter
 from millpond.client.relayouts import RemoteRelayouts
 from millpond.client.stream import RemoteStream
 from millpond.errors import Backpressure, Fenced, InvalidInput, InvalidRecord, TransactionOver
 from millpond.flight import FlightLink
-from millpond.model.stored_definition import decode_definition
-from millpond.storage import LocalStorage
 from millpond.wire.bulk import LoadTicket
 from millpond.wire.relayout import run
 from millpond.wire.relayout_requests import CommitRelayout
 from millpond.wire.requests import Append
 from tests.client.conftest import Served
+from tests.loads import write
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 
@@ -52,17 +50,6 @@ def begin(stream: RemoteStream) -> LoadTicket:
     ticket = stream.bulk.begin_load("job")
     assert ticket is not None
     return ticket
-
-
-def write(ticket: LoadTicket, task: int, batch: pa.RecordBatch) -> pa.Table:
-    definition = decode_definition(ticket.definition)
-    with LoadWriter(
-        LocalStorage(), ticket.root, definition, ticket.load, task, ROW_BITS, object_bytes=ticket.object_bytes
-    ) as writer:
-        writer.add(batch)
-        report = writer.finish()
-    assert report is not None
-    return report
 
 
 def test_staged_puts_are_committed_as_one(stream: RemoteStream) -> None:

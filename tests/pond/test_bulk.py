@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.archive.load import ROW_BITS, Load, LoadWriter
+from millpond.archive.load import ROW_BITS, Load
 from millpond.client.bulk_tasks import load_rows
 from millpond.errors import (
     Backpressure,
@@ -22,13 +22,12 @@ from millpond.errors import (
     SettleFailed,
     TransactionOver,
 )
-from millpond.model.stored_definition import decode_definition
 from millpond.model.units import Seconds
 from millpond.pond.loading import LEASE_SECONDS
 from millpond.pond.staging import FILE_BYTES
-from millpond.storage import LocalStorage
 from millpond.testing.manual_clock import ManualClock
 from millpond.wire.bulk import LoadTicket
+from tests.loads import write
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 
@@ -61,17 +60,6 @@ def begin(stream: millpond.Stream, mark: str = "", number: int = 0) -> LoadTicke
     ticket = stream.bulk.begin_load(mark or "job", mark=mark, number=number)
     assert ticket is not None
     return ticket
-
-
-def write(ticket: LoadTicket, task: int, batch: pa.RecordBatch) -> pa.Table:
-    definition = decode_definition(ticket.definition)
-    with LoadWriter(
-        LocalStorage(), ticket.root, definition, ticket.load, task, ROW_BITS, object_bytes=ticket.object_bytes
-    ) as writer:
-        writer.add(batch)
-        report = writer.finish()
-    assert report is not None
-    return report
 
 
 def load(stream: millpond.Stream, start: int, stop: int) -> Load:

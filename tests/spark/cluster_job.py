@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 import millpond
 import millpond.spark.live
@@ -20,6 +20,7 @@ from millpond.spark import last_query
 from millpond.wire import LiveTicket
 from millpond.wire.access import Caller
 from millpond.wire.desk import Batches
+from tests.spark.cluster_session import cluster_session
 
 SCHEMA = pa.schema([("n", pa.int64()), ("x", pa.float64()), ("city", pa.string())])
 
@@ -44,19 +45,7 @@ def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def main(master: str, directory: str, java_options: str) -> dict[str, object]:
     found: dict[str, object] = {}
-    config: dict[str, bool | float | int | str | None] = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": java_options,
-        "spark.executor.extraJavaOptions": java_options,
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": 1,
-        "spark.cores.max": 2,
-        "spark.sql.shuffle.partitions": 2,
-        "spark.ui.enabled": False,
-        "spark.ui.showConsoleProgress": False,
-    }
-    spark = SparkSession.builder.master(master).appName("millpond cluster test").config(map=config).getOrCreate()
+    spark = cluster_session(master, java_options)
     with millpond.open(os.path.join(directory, "pond"), background=False) as pond:
         stream = pond.create_stream("grid/meters", schema=SCHEMA, streamlets=2)
         for start in (0, 100, 200):

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 import millpond
 import millpond.spark.live
+from tests.spark.cluster_session import cluster_session
 
 SCHEMA = pa.schema([("n", pa.int64()), ("city", pa.string())])
 WAIT_SECONDS = 120.0
@@ -44,19 +45,7 @@ def waiting(directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
 
 
 def main(master: str, directory: str, java_options: str) -> dict[str, object]:
-    config: dict[str, bool | float | int | str | None] = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": java_options,
-        "spark.executor.extraJavaOptions": java_options,
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": 1,
-        "spark.cores.max": 2,
-        "spark.sql.shuffle.partitions": 2,
-        "spark.ui.enabled": False,
-        "spark.ui.showConsoleProgress": False,
-    }
-    spark = SparkSession.builder.master(master).appName("millpond cluster stream").config(map=config).getOrCreate()
+    spark = cluster_session(master, java_options)
     millpond.spark.live.ROWS_HELD_MAX = 0  # whoever fetches is an executor
     batches: dict[int, list[int]] = {}
     with millpond.open(os.path.join(directory, "pond"), background=False) as pond:
