@@ -6,10 +6,10 @@ import io
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -86,19 +86,6 @@ def test_lines_are_json_for_everyone_else(data: st.DataObject) -> None:
     assert len(rows) == batch.num_rows
     for row in rows:
         assert {name.removesuffix("_base64") for name in row} == {n.removesuffix("_base64") for n in schema.names}
-
-
-def test_functions_and_writers_write_the_same() -> None:
-    batch = pa.RecordBatch.from_pylist([{"vid": "a"}, {"vid": "b", "temp": 1.5}], schema=SCHEMA)
-    functions: dict[str, Callable[[BinaryIO], None]] = {
-        "ndjson": lambda out: text.write_ndjson([batch], out),
-        "csv": lambda out: text.write_csv([batch], out, SCHEMA),
-        "arrow": lambda out: text.write_arrow([batch], out, SCHEMA),
-    }
-    for form, write in functions.items():
-        out = io.BytesIO()
-        write(out)
-        assert out.getvalue() == written(form, [batch], SCHEMA)
 
 
 def test_no_other_forms() -> None:

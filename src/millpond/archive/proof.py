@@ -7,7 +7,6 @@ for one chance in 2**64. All of it in numpy: a pass over the columns, none over 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,11 +44,6 @@ class Proof:
 def prove(rows: pa.Table) -> Proof:
     """Of rows in the stored schema."""
     return Proof(rows.num_rows, _sum(rows.select([STREAMLET, OFFSET])), _sum(rows))
-
-
-def prove_all(tables: Iterable[pa.Table]) -> Proof:
-    """Of all of them together."""
-    return sum(map(prove, tables), Proof())
 
 
 def prove_places(rows: pa.Table) -> Proof:

@@ -15,7 +15,6 @@ from millpond.gridpocket.noise import Floats
 _FRONTS = ((4.3, 2.6, 0.4), (7.9, 2.9, 2.1), (17.3, 2.2, 5.0))
 # Radians that a front is behind for each degree to the east: it crosses the country in about a day and a half.
 _DRIFT = 0.16
-TERMS = 4 + 2 * len(_FRONTS)
 
 
 def of_places(lat: Floats, lon: Floats, height: Floats) -> Floats:
@@ -24,7 +23,7 @@ def of_places(lat: Floats, lon: Floats, height: Floats) -> Floats:
     inland = np.clip((lon + 4.8) / 12.0, 0.0, 1.0)
     mean = 13.4 - 0.72 * (lat - 45.5) - 0.0058 * (height - 100.0) + 0.6 * (lon > 5.5) * (lat < 44.0)
     rows = [mean, 5.6 + 3.4 * inland, 2.6 + 2.4 * inland, np.ones_like(lat)]
-    for _, _, _phase in _FRONTS:
+    for _ in _FRONTS:
         rows += [np.cos(_DRIFT * lon), np.sin(_DRIFT * lon)]
     return np.stack(rows)
 

@@ -7,7 +7,7 @@ large batches; CSV is parsed in blocks of some megabytes. An error names the lin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
@@ -176,25 +176,3 @@ class _ArrowWriter:
 
     def __exit__(self, *failure: object) -> None:
         self._writer.close()
-
-
-def write_ndjson(batches: Iterable[pa.RecordBatch], out: BinaryIO) -> None:
-    """One JSON object a line, in the form `json_form` describes."""
-    for batch in batches:
-        out.write(batch_to_lines(batch))
-
-
-def write_csv(batches: Iterable[pa.RecordBatch], out: BinaryIO, schema: pa.Schema) -> None:
-    """CSV with a header."""
-    _write("csv", batches, out, schema)
-
-
-def write_arrow(batches: Iterable[pa.RecordBatch], out: BinaryIO, schema: pa.Schema) -> None:
-    """An Arrow IPC stream."""
-    _write("arrow", batches, out, schema)
-
-
-def _write(form: str, batches: Iterable[pa.RecordBatch], out: BinaryIO, schema: pa.Schema) -> None:
-    with writer_of(form, out, schema) as writer:
-        for batch in batches:
-            writer.write(batch)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 # The exclusive end of what has settled, per streamlet. Missing means nothing has.
 Boundary = Mapping[int, int]
-# The exclusive end of what has been acknowledged, per streamlet.
-Head = Mapping[int, int]
 
 # Beyond every offset, and far enough from the end of int64 that lengths can be computed.
 OFFSET_END = 2**62

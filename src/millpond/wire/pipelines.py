@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -37,15 +37,3 @@ class PipelineReport:
     restarts: Count = 0
     failure: Text = ""
     heard_seconds: float = 0.0
-
-
-class PipelineBoard(Protocol):
-    """Where runners report, and others look. Thread-safe."""
-
-    def report(self, report: PipelineReport) -> None:
-        """How a pipeline does now."""
-        ...
-
-    def list(self) -> list[PipelineReport]:
-        """How each does that was heard of since the node was started, by name."""
-        ...
