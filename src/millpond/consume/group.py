@@ -23,7 +23,6 @@ from millpond.consume.protocol import (
     GroupStatus,
     Join,
     Member,
-    MemberStatus,
     Outcome,
     Receipt,
     Wanted,
@@ -353,7 +352,7 @@ class Group:
             state = self.state
             positions = {streamlet: min(state.low(streamlet), head) for streamlet, head in heads.items()}
             above = {streamlet: done.count_above for streamlet, done in state.done.items() if done.count_above}
-            lag = {streamlet: self._lag(streamlet, head) for streamlet, head in heads.items()}
+            lag = {streamlet: state.lag(streamlet, head) for streamlet, head in heads.items()}
             now = self._clock.monotonic_seconds()
             return GroupStatus(
                 self.stream,
@@ -366,30 +365,11 @@ class Group:
                 heads,
                 lag,
                 above,
-                tuple(self._member_status(m, now) for m in self._members.values()),
+                tuple(m.status(now, self._share.slots_of(m)) for m in self._members.values()),
                 state.missed,
                 state.dead,
                 state.committed_micros,
             )
-
-    def _lag(self, streamlet: int, head: int) -> int:
-        if self.state.strategy == "fifo":
-            done = self.state.done.get(streamlet)
-            return head if done is None else max(head - done.low - done.count_above, 0)
-        # Slots have a 64th of what lies behind their mark, about: exact once they are even.
-        marks = self.state.marks_of(streamlet)
-        return max(int((head - marks).clip(min=0).sum()) // len(marks), int(head > marks.min()))
-
-    def _member_status(self, state: MemberState, now: float) -> MemberStatus:
-        return MemberStatus(
-            state.member.instance,
-            state.epoch,
-            state.asked.lease_seconds,
-            max(now - state.seen_seconds, 0.0),
-            len(state.claims),
-            sum(claim.rows for claim in state.claims.values()),
-            self._share.slots_of(state),
-        )
 
     def row(self) -> tuple[str, Key, bytes]:
         """Where it stands, as a record."""
@@ -404,7 +384,7 @@ class Group:
                 self._share.rest()
             if self.state.generation != generation:
                 return {}
-            return {s: self.state.low(s) for s in (*self.state.done, *self.state.marks)}
+            return self.state.lows()
 
     def given(self, generation: int) -> dict[int, OffsetRange]:
         """Per streamlet the offsets of this generation that it was given and is done with, without a gap. A streamlet
@@ -413,8 +393,7 @@ class Group:
             state = self.state
             if state.generation != generation:
                 return {}
-            lows = {s: state.low(s) for s in (*state.done, *state.marks)}
-            return {s: OffsetRange(state.began.get(s, 0), low) for s, low in lows.items()}
+            return {s: OffsetRange(state.began.get(s, 0), low) for s, low in state.lows().items()}
 
     def _observe(self, stage: Histogram, claim: Claim) -> None:
         if claim.ingested is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.consume.cursor import Cursor, Select
-from millpond.consume.protocol import Commit, Done, Join, Member
+from millpond.consume.protocol import Commit, Done, Join, Member, MemberStatus
 from millpond.errors import InvalidValue, TransactionOver
 
 # Retries are of the last number; a few more for answers that come late.
@@ -75,6 +75,18 @@ class MemberState:
     def producer(self) -> str:
         """Under this name its commits are remembered by the log."""
         return producer_of(self.member)
+
+    def status(self, now_seconds: float, slots: int) -> MemberStatus:
+        """What it has, and how long it was not heard of."""
+        return MemberStatus(
+            self.member.instance,
+            self.epoch,
+            self.asked.lease_seconds,
+            max(now_seconds - self.seen_seconds, 0.0),
+            len(self.claims),
+            sum(claim.rows for claim in self.claims.values()),
+            slots,
+        )
 
     def settled(self, number: int, committed: bool, what: Commit | None = None) -> None:
         """A number has its outcome, for good."""

@@ -124,6 +124,19 @@ class GroupState:
             return self.done[streamlet].low if streamlet in self.done else 0
         return int(self.marks[streamlet].min()) if streamlet in self.marks else 0
 
+    def lows(self) -> dict[int, int]:
+        """As `low`, of every streamlet that is known here."""
+        return {streamlet: self.low(streamlet) for streamlet in (*self.done, *self.marks)}
+
+    def lag(self, streamlet: int, head: int) -> int:
+        """How many records under `head` are not done. Slots have a 64th of what lies behind their mark, about: exact
+        once they are even."""
+        if self.strategy == "fifo":
+            done = self.done.get(streamlet)
+            return head if done is None else max(head - done.low - done.count_above, 0)
+        marks = self.marks_of(streamlet)
+        return max(int((head - marks).clip(min=0).sum()) // len(marks), int(head > marks.min()))
+
     def moved(self, positions: dict[int, int], generation: int) -> GroupState:
         """The same group at other positions."""
         found = GroupState(self.strategy, self.by, generation, missed=self.missed, dead=self.dead)
