@@ -7,13 +7,9 @@ and some are live.
 
 from __future__ import annotations
 
-import math
-import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,88 +18,35 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import millpond
-from millpond.model.schema import TIMESTAMP
 from millpond.spark import last_query
+from millpond.testing.odd_rows import SCHEMA, odd_rows
 from tests.spark.conftest import session_setting
 
-SCHEMA = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("tiny", pa.int8()),
-        ("whole", pa.int32()),
-        ("big", pa.int64()),
-        ("single", pa.float32()),
-        ("double", pa.float64()),
-        ("money", pa.decimal128(9, 2)),
-        ("huge", pa.decimal128(38, 6)),
-        ("flag", pa.bool_()),
-        ("text", pa.string()),
-        ("data", pa.binary()),
-        ("day", pa.date32()),
-        ("at", TIMESTAMP),
-        ("inner", pa.struct([("x", pa.int32()), ("d", pa.float64())])),
-    ]
-)
+INNER = pa.struct([("x", pa.int32()), ("d", pa.float64())])
 OBJECTS = 12
 ROWS_PER_OBJECT = 6
 LIVE_ROWS = 12
-
-EDGES: dict[str, list[Any]] = {
-    "tiny": [-128, 127, 0],
-    "whole": [-(2**31), 2**31 - 1, 0],
-    "big": [-(2**63), 2**63 - 1, 2**53, 2**53 + 1],
-    "single": [math.nan, math.inf, -math.inf, -0.0, 0.1],
-    "double": [math.nan, math.inf, -math.inf, -0.0, 0.1, 5e-324],
-    "money": [Decimal("-9999999.99"), Decimal("0.00"), Decimal("0.10")],
-    "huge": [Decimal("9" * 32 + ".000001"), Decimal("0.1")],
-    "text": ["", "a", "aa", "a%", "a_b", "\U0001f30a", "é", "Z", "z" * 80],
-    "data": [b"", b"\x00", b"\xff\xff", b"a"],
-    "day": [date(1, 1, 1), date(9999, 12, 31), date(1970, 1, 1)],
-    "at": [datetime(1, 1, 1, tzinfo=UTC), datetime(1883, 11, 18, 12, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)],
-}
+# In the hours in which daylight saving began in New York.
+AROUND, STEP = datetime(2024, 3, 10, 4, tzinfo=UTC), timedelta(minutes=37)
 
 
-def rows() -> Iterator[list[dict[str, Any]]]:
-    """Groups of rows that lie close together, so that objects have narrow bounds; nulls and edges in some of them."""
-    dice = random.Random(7)
-    for group in range(OBJECTS + LIVE_ROWS // ROWS_PER_OBJECT):
-        base = group * 7 - 40
-        some = []
-        for _ in range(ROWS_PER_OBJECT):
-            n = base + dice.randrange(7)
-            moment = datetime(2024, 3, 10, 4, tzinfo=UTC) + timedelta(minutes=37 * n)
-            row: dict[str, Any] = {
-                "tiny": n,
-                "whole": n * 1000,
-                "big": n * 10**15,
-                "single": n / 8,
-                "double": n / 10,
-                "money": Decimal(n) / 4,
-                "huge": Decimal(n) * 10**9,
-                "flag": group % 3 == 0,
-                "text": chr(ord("a") + group) + str(n),
-                "data": bytes([group, n % 256]),
-                "day": moment.date(),
-                "at": moment,
-                "inner": {"x": n, "d": n / 10},
-            }
-            for name in row:
-                if dice.random() < (0.9 if group % 5 == 4 else 0.08):
-                    row[name] = None
-                elif group % 4 == 3 and name in EDGES and dice.random() < 0.4:
-                    row[name] = dice.choice(EDGES[name])
-            some.append(row)
-        yield some
+def with_inner(rows: pa.Table) -> pa.Table:
+    """The rows with numbers of theirs in a struct, too, which is null here and there."""
+    inner = [
+        None if row["id"] % 11 == 10 else {"x": row["tiny"], "d": row["double"]}
+        for row in rows.select(["id", "tiny", "double"]).to_pylist()
+    ]
+    return rows.append_column("inner", pa.array(inner, INNER))
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[str]:
     with millpond.open(str(tmp_path_factory.mktemp("sound") / "pond"), background=False) as pond:
-        stream = pond.create_stream("sound", schema=SCHEMA)
-        number = 0
-        for group, some in enumerate(rows()):
-            stream.append([{"id": (number := number + 1), **row} for row in some])
-            if group < OBJECTS:
+        stream = pond.create_stream("sound", schema=pa.schema([*SCHEMA, ("inner", INNER)]))
+        blocks = odd_rows(7, OBJECTS + LIVE_ROWS // ROWS_PER_OBJECT, ROWS_PER_OBJECT, around=AROUND, step=STEP)
+        for number, rows in enumerate(blocks):
+            stream.append(with_inner(rows))
+            if number < OBJECTS:
                 stream.settle()
         assert len(stream.snapshot().settled.objects) >= OBJECTS
         assert sum(map(len, stream.snapshot().live.values())) == LIVE_ROWS

@@ -40,6 +40,7 @@ SCHEMA = pa.schema(
 )
 
 FIRST = datetime(1969, 12, 30, 23, 59, 59, 999_999, tzinfo=UTC)
+STEP = timedelta(hours=37)
 CITIES = {
     "Nice": (43.7, 7.25),
     "Paris": (48.85, 2.35),
@@ -53,38 +54,45 @@ CITIES = {
 TEXTS = ["", "a", "ab", "a%", "a_b", "\ud7ff", "\ue000", "\uffff", "\U0010ffff", "é", "日本", "z" * 70, "z" * 90]
 EDGES: dict[str, list[Any]] = {
     "tiny": [-128, 127, 0],
-    "whole": [-(2**31), 2**31 - 1],
+    "whole": [-(2**31), 2**31 - 1, 0],
     "big": [-(2**63), 2**63 - 1, 2**53, 2**53 + 1],
     "single": [math.nan, math.inf, -math.inf, -0.0, 0.10000000149011612],
     "double": [math.nan, math.inf, -math.inf, -0.0, 0.1, 5e-324, 1e308],
-    "money": [Decimal("-9999999.99"), Decimal("9999999.99"), Decimal("0.00")],
+    "money": [Decimal("-9999999.99"), Decimal("9999999.99"), Decimal("0.00"), Decimal("0.10")],
     "huge": [Decimal("9" * 32 + ".000001"), Decimal("-" + "9" * 32 + ".999999"), Decimal("0.100000")],
-    "text": [*TEXTS, "z" * 64 + "\U0010ffff" * 4],
+    "text": [*TEXTS, "Z", "\U0001f30a", "z" * 64 + "\U0010ffff" * 4],
     "note": ["", "!", "NICE nice"],
     "data": [b"", b"\x00", b"\xff\xff", b"\xff" * 70],
     "day": [date(1, 1, 1), date(9999, 12, 31), date(1969, 12, 31)],
-    "at": [datetime(1, 1, 1, tzinfo=UTC), FIRST, datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)],
+    # In one of them the clocks of New York were set to a zone's time: five hours from UTC, no longer 4:56:02.
+    "at": [
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1883, 11, 18, 12, tzinfo=UTC),
+        FIRST,
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    ],
     "city": ["", "nice", "Nice "],
     "lat": [90.0, -90.0, 90.5, math.nan, math.inf, -0.0],
     "lon": [180.0, -180.0, 181.0, math.nan, -math.inf, -0.0],
 }
 
 
-def odd_rows(seed: int, blocks: int, rows: int) -> list[pa.Table]:
-    """So many blocks of so many rows. Of four blocks one is full of edges, of five one is mostly null."""
+def odd_rows(seed: int, blocks: int, rows: int, *, around: datetime = FIRST, step: timedelta = STEP) -> list[pa.Table]:
+    """So many blocks of so many rows. Of four blocks one is full of edges, of five one is mostly null. Times lie
+    around the given one, those of a block within seven steps."""
     dice = random.Random(seed)
     found = []
     for block in range(blocks):
-        made = [_row(dice, block, blocks) for _ in range(rows)]
+        made = [_row(dice, block, blocks, around, step) for _ in range(rows)]
         for number, row in enumerate(made):
             row["id"] = block * rows + number
         found.append(pa.Table.from_pylist(made, schema=SCHEMA))
     return found
 
 
-def _row(dice: random.Random, block: int, blocks: int) -> dict[str, Any]:
+def _row(dice: random.Random, block: int, blocks: int, around: datetime, step: timedelta) -> dict[str, Any]:
     n = (block - blocks // 2) * 7 + dice.randrange(7)
-    moment = FIRST + timedelta(hours=37 * n, microseconds=dice.randrange(3))
+    moment = around + n * step + timedelta(microseconds=dice.randrange(3))
     city = dice.choice(sorted(CITIES)) if block % 3 == 0 else sorted(CITIES)[block % len(CITIES)]
     lat, lon = CITIES[city]
     row: dict[str, Any] = {
