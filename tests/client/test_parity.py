@@ -10,8 +10,10 @@ import pytest
 from millpond.client.pond import RemotePond
 from millpond.client.reader import RemoteReader
 from millpond.client.stream import RemoteStream
+from millpond.client.writing import RemoteWriting
 from millpond.pond.pond import Pond
 from millpond.pond.stream import Stream
+from millpond.pond.writing import StreamWriting
 from millpond.query import StreamReader
 
 # What only the process that has the pond open can do.
@@ -38,7 +40,10 @@ PAIRS = [(Pond, RemotePond), (Stream, RemoteStream), (StreamReader, RemoteReader
 
 
 def members(kind: type) -> dict[str, Any]:
-    return {name: member for name, member in vars(kind).items() if not name.startswith("_")}
+    """Its own, and those of its part that writes. Others are of both, or of data sets, which only a process with Spark
+    has."""
+    parts = [part for part in kind.__mro__ if part in (kind, StreamWriting, RemoteWriting)]
+    return {name: member for part in parts for name, member in vars(part).items() if not name.startswith("_")}
 
 
 def words(member: Any) -> list[str]:
