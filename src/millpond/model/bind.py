@@ -72,6 +72,8 @@ def bind(predicate: Predicate, schema: pa.Schema, *, loose: bool = False) -> Pre
 
 def column_type(schema: pa.Schema, column: Column) -> pa.DataType:
     """The type of a column or of a field inside a struct. Raises InvalidPredicate naming what there is."""
+    if isinstance(column, str) and (at := schema.get_field_index(column)) >= 0:
+        return schema.field(at).type
     path = (column,) if isinstance(column, str) else column
     fields = list(schema)
     for depth, name in enumerate(path):

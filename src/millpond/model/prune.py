@@ -39,10 +39,12 @@ from millpond.model.predicate import (
     truth,
 )
 from millpond.model.stats import Bounds, ColumnRange, ColumnStats, Stats, after_prefix, collect_stats
+from millpond.model.text_bounds import KERNELS, TextBounds, as_mask
 
 __all__ = ["ColumnRange", "ColumnStats", "Pruning", "Stats", "collect_stats", "may_match"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Places: TypeAlias = npt.NDArray[np.int64]
 
 # An IN list over text is compared as so many ranges: with more values than this, neighbours share one.
 _TEXT_RANGES_MAX = 16
@@ -71,26 +73,49 @@ def may_match(predicate: Predicate, stats: Stats) -> Pruning:
 
 def may_satisfy(wanted: Predicate, stats: Stats) -> Pruning:
     """As `may_match`, for a predicate that is bound to the columns of `stats` and reduced by `truth`."""
-    keep = np.ones(len(stats), dtype=np.bool_)
+    left, skipped_by = left_by_ranges(wanted, stats)
+    return Pruning(mask_of(left, len(stats)), skipped_by)
+
+
+def left_by_ranges(wanted: Predicate, stats: Stats) -> tuple[Places, dict[str, int]]:
+    """The same: the places of the objects that must be read, and how many others each column ruled out."""
+    terms = wanted.terms if isinstance(wanted, And) else (wanted,)
+    groups: dict[frozenset[str], list[Predicate]] = {}
+    for term in terms:
+        if term != TRUE:
+            groups.setdefault(columns_of(term), []).append(term)
+    total = left = len(stats)
+    keep: Mask | None = None
+    places: Places | None = None  # once few are left, only those are looked at
     skipped_by: dict[str, int] = {}
-    left = len(stats)
-    named = [(columns_of(term), term) for term in (wanted.terms if isinstance(wanted, And) else (wanted,))]
-    terms = [(_is_slow(names, stats), names, term) for names, term in named]
-    # Numbers first: they cost a tenth of text, which is then asked about what they left.
-    for slow, names, term in sorted(terms, key=lambda one: one[0]):
-        if term == TRUE or left == 0:
+    # Numbers first: they cost least, and the others are then asked about what they left.
+    for names, group in sorted(groups.items(), key=lambda one: _is_slow(one[0], stats)):
+        if left == 0:
             break
-        if slow and left * _FEW <= len(stats):
-            places = np.flatnonzero(keep)
-            keep[places] = _keep(term, stats.some(places, names))
+        before = left
+        term = group[0] if len(group) == 1 else And(tuple(group))
+        if places is not None:
+            places = places[_keep(term, stats.some(places, names))]
+            left = len(places)
         else:
-            keep &= _keep(term, stats)
-        still = int(np.count_nonzero(keep))
-        if still < left:
+            answer = _keep(term, stats)
+            keep = answer if keep is None else keep & answer
+            left = int(np.count_nonzero(keep))
+            if left * _FEW <= total:
+                places = np.flatnonzero(keep)
+        if left < before:
             label = " or ".join(sorted(names)) or NEVER_TRUE
-            skipped_by[label] = skipped_by.get(label, 0) + left - still
-        left = still
-    return Pruning(keep, skipped_by)
+            skipped_by[label] = skipped_by.get(label, 0) + before - left
+    if places is None:
+        places = np.arange(total) if keep is None else np.flatnonzero(keep)
+    return places, skipped_by
+
+
+def mask_of(places: Places, total: int) -> Mask:
+    """True at these places."""
+    mask = np.zeros(total, dtype=np.bool_)
+    mask[places] = True
+    return mask
 
 
 def _is_slow(names: Iterable[str], stats: Stats) -> bool:
@@ -107,6 +132,8 @@ def keep_by_ranges(term: Predicate, stats: Stats) -> Mask:
 
 def _keep(node: Predicate, stats: Stats) -> Mask:
     match node:
+        case Compare() | In():  # most of what is asked
+            return _keep_values(node, stats)
         case And(terms):
             keep = _keep(terms[0], stats)
             for term in terms[1:]:
@@ -132,7 +159,11 @@ def _keep(node: Predicate, stats: Stats) -> Mask:
             return ~stats.all_null(name)
         case CompareColumns("<=>") | Not(CompareColumns()):
             return np.ones(len(stats), dtype=np.bool_)
-    # What is left compares values: a null satisfies none of it.
+    return _keep_values(node, stats)
+
+
+def _keep_values(node: Predicate, stats: Stats) -> Mask:
+    """Of a leaf that compares values: a null satisfies none of it."""
     dropped = _dropped(node, stats)
     for name in columns_of(node):
         if stats.has_all_null(name):
@@ -247,26 +278,29 @@ def _only_among(column: ColumnStats, values: tuple[Any, ...]) -> Mask:
     if isinstance(lows, np.ndarray):
         single: Mask = (lows == highs) & np.isin(lows, np.array(wanted, dtype=lows.dtype))
         return single
-    return _is("=", lows, highs) & _as_mask(pc.is_in(lows, value_set=pa.array(wanted, lows.type)))
+    same, known = _is("=", lows, highs), _in_arrow(lows)
+    return same & as_mask(pc.is_in(known, value_set=pa.array(wanted, known.type)))
 
 
 def _outside_prefix(column: ColumnStats, prefix: str) -> Mask | None:
     if not prefix:
         return None
     start, stop = prefix.encode(), after_prefix(prefix.encode())
-    below = _is("<", column.highs, pa.scalar(start, pa.binary()))
-    return below if stop is None else below | _is(">=", column.lows, pa.scalar(stop, pa.binary()))
+    below = _is("<", column.highs, start)
+    return below if stop is None else below | _is(">=", column.lows, stop)
 
 
 def _starts(bounds: Bounds, prefix: str) -> Mask:
-    return _as_mask(pc.starts_with(bounds, pattern=prefix))
+    return as_mask(pc.starts_with(_in_arrow(bounds), pattern=prefix))
 
 
 def _bound(column: ColumnStats, value: Any) -> Any:
     """A literal (of the column's type, thanks to binding) in the form of the column's bounds."""
     lows = column.lows
+    if isinstance(lows, TextBounds):
+        return value.encode() if isinstance(value, str) else value
     if isinstance(lows, pa.Array):
-        return pa.scalar(value.encode() if isinstance(value, str) else value, lows.type)
+        return pa.scalar(value, lows.type)
     if isinstance(value, datetime):
         value = (value - _EPOCH) // timedelta(microseconds=1)
     elif isinstance(value, date):
@@ -282,7 +316,6 @@ _ARRAYS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_KERNELS = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 def _is(op: str, bounds: Bounds, other: Any) -> Mask:
@@ -290,10 +323,10 @@ def _is(op: str, bounds: Bounds, other: Any) -> Mask:
     if isinstance(bounds, np.ndarray):
         result: Mask = _ARRAYS[op](bounds, other)
         return result
-    return _as_mask(_KERNELS[op](bounds, other))
+    if isinstance(bounds, TextBounds) and isinstance(other, bytes):
+        return bounds.certainly(op, other)
+    return as_mask(KERNELS[op](_in_arrow(bounds), _in_arrow(other)))
 
 
-def _as_mask(answer: pa.BooleanArray) -> Mask:
-    known = answer.fill_null(False) if answer.null_count else answer
-    mask: Mask = known.to_numpy(zero_copy_only=False)
-    return mask
+def _in_arrow(bounds: Any) -> Any:
+    return bounds.texts if isinstance(bounds, TextBounds) else bounds

@@ -22,12 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.model.cut import comparable
+from millpond.model.text_bounds import TextBounds
 
 # Enough to tell names, paths and keys apart; an index row of a hundred such columns stays below 16 KB.
 TEXT_BYTES_MAX = 64
 
-# Bounds ready to compare: numpy where the type has a machine form, else Arrow (bytes and decimals).
-Bounds: TypeAlias = npt.NDArray[Any] | pa.Array
+# Bounds ready to compare: an array of numpy's where the type has a machine form, `TextBounds` of text and bytes, an
+# array of Arrow's of decimals.
+Bounds: TypeAlias = Any
 
 
 class ColumnRange(NamedTuple):
@@ -117,6 +119,9 @@ class ColumnStats:
         if not len(self.mins) == len(self.maxs) == len(self.nulls) or self.mins.type != self.maxs.type:
             raise ValueError("mins, maxs and nulls must be of one length, mins and maxs of one type")
 
+    def __len__(self) -> int:
+        return len(self.mins)
+
     @property
     def type(self) -> pa.DataType:
         return self.mins.type
@@ -131,7 +136,7 @@ class ColumnStats:
 
     def some(self, places: npt.NDArray[np.int64]) -> ColumnStats:
         """Of some objects."""
-        return ReadyStats(self.lows.take(places), self.highs.take(places), self.null_counts[places])
+        return SomeStats(self, places)
 
     @cached_property
     def null_counts(self) -> npt.NDArray[np.int64]:
@@ -151,6 +156,35 @@ class ReadyStats(ColumnStats):
         return pa.from_numpy_dtype(self.mins.dtype) if isinstance(self.mins, np.ndarray) else self.mins.type
 
 
+class SomeStats(ColumnStats):
+    """Some of the objects of another. What is never asked for is not taken from there."""
+
+    _among: ColumnStats
+    _places: npt.NDArray[np.int64]
+
+    def __init__(self, among: ColumnStats, places: npt.NDArray[np.int64]) -> None:
+        vars(self).update(_among=among, _places=places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def type(self) -> pa.DataType:
+        return self._among.type
+
+    @cached_property
+    def lows(self) -> Bounds:
+        return self._among.lows.take(self._places)
+
+    @cached_property
+    def highs(self) -> Bounds:
+        return self._among.highs.take(self._places)
+
+    @cached_property
+    def null_counts(self) -> npt.NDArray[np.int64]:
+        return self._among.null_counts.take(self._places)
+
+
 @dataclass(frozen=True, eq=False)
 class Stats:
     """What is known of N objects: how many rows each has, and the statistics of some of their columns.
@@ -163,8 +197,8 @@ class Stats:
 
     def __post_init__(self) -> None:
         for name, column in self.columns.items():
-            if len(column.mins) != len(self.rows):
-                raise ValueError(f"column {name!r} knows {len(column.mins)} objects, there are {len(self.rows)}")
+            if len(column) != len(self.rows):
+                raise ValueError(f"column {name!r} knows {len(column)} objects, there are {len(self.rows)}")
 
     @classmethod
     def gather(cls, schema: pa.Schema, ranges: Sequence[Mapping[str, ColumnRange]], rows: Sequence[int]) -> Stats:
@@ -207,7 +241,7 @@ class Stats:
 
     def some(self, places: npt.NDArray[np.int64], names: Iterable[str]) -> Stats:
         """What is known of some of the objects, of these columns only."""
-        return Stats.ready(self.row_counts[places], {name: self.columns[name].some(places) for name in names})
+        return _Some(self, places, names)
 
     @classmethod
     def ready(cls, row_counts: npt.NDArray[np.int64], columns: Mapping[str, ColumnStats]) -> Stats:
@@ -225,6 +259,25 @@ class Stats:
         return {}
 
 
+class _Some(Stats):
+    """Some of the objects of another. What is never asked for is not taken from there."""
+
+    _among: Stats
+    _places: npt.NDArray[np.int64]
+
+    def __init__(self, among: Stats, places: npt.NDArray[np.int64], names: Iterable[str]) -> None:
+        columns = {name: among.columns[name].some(places) for name in names}
+        absent = {name: False for name in columns if not among.has_all_null(name)}
+        vars(self).update(_among=among, _places=places, columns=columns, _has_all_null=absent)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @cached_property
+    def row_counts(self) -> npt.NDArray[np.int64]:
+        return self._among.row_counts.take(self._places)
+
+
 def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
@@ -233,8 +286,10 @@ def _bounds(array: pa.Array | pa.ChunkedArray, *, lowest: bool) -> Bounds:
     """Unknown becomes a value that rules nothing out: the type's extreme, for floats NaN, in Arrow null."""
     array, kind = _whole(array), array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return array.cast(pa.binary())  # the order of text is that of its bytes
-    if pa.types.is_binary(kind) or pa.types.is_decimal(kind):
+        return TextBounds.of(array.cast(pa.binary()), lowest=lowest)  # the order of text is that of its bytes
+    if pa.types.is_binary(kind):
+        return TextBounds.of(array, lowest=lowest)
+    if pa.types.is_decimal(kind):
         return array
     if pa.types.is_boolean(kind):
         array = array.cast(pa.uint8())

@@ -15,6 +15,7 @@ import pytest
 
 import millpond
 from millpond import Bloom, Boxes, IndexKind, MinMax, Values
+from millpond.archive.index.inverted import Lists
 from millpond.archive.index.registry import INDEXES
 from millpond.archive.index.view import Entries
 from millpond.archive.object_index import ObjectIndex
@@ -192,8 +193,8 @@ class Raising(IndexKind):
     ("how", "failure"),
     [
         ("keep", "RuntimeError: cannot keep"),
-        ("length", "an answer of bool(2,) about 1 objects"),
-        ("kind", "an answer of int64(1,) about 1 objects"),
+        ("length", "an answer of bool(3,) about 2 objects"),
+        ("kind", "an answer of int64(2,) about 2 objects"),
         ("describe", None),
         ("type", None),
     ],
@@ -421,17 +422,16 @@ def test_index_files_are_plain_parquet(pond: millpond.Pond) -> None:
 
 
 def test_value_lists_that_are_turned_round_say_the_same(pond: millpond.Pond, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many objects, lists are looked at as they are a few times, and turned round after that."""
+    """Of many objects, lists are looked at as they are at first, and turned round chunk by chunk while they are."""
     monkeypatch.setattr("millpond.archive.index.values._FEW", 0)
-    monkeypatch.setattr("millpond.archive.index.values._ASKED_MAX", 2)
     stream = pond.create_stream("m", SCHEMA, indexes=INDEXES_OF_ALL)
     fill(stream, 6)
     stream.append([{"vid": None, "city": None, "lat": None, "lon": None, "note": None}])
     stream.settle()
-    for _ in range(4):
+    for _ in range(8):
         ruled_out_by_each(stream)
         assert kept(stream, Or((IsNull("city"), Compare("=", "city", "city-z-4")))) == [4, 6]
     for (kind, entries), name in zip(objects_of(stream).indexes, ("values", "boxes", "bloom", "values"), strict=False):
         assert kind.name == name
         if name == "values":
-            assert entries.cached("inverted", lambda all: None) is not None
+            assert entries.cached("lists", lambda all: Lists(all.column("values"))).turned

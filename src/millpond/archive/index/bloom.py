@@ -32,7 +32,6 @@ _HEAD = struct.Struct("<4sI")
 _MAGIC = b"MB1\0"
 _WORDS = 8
 _BLOCK_BYTES = 4 * _WORDS
-_NOTHING = bytes(_BLOCK_BYTES)
 # Parquet's: odd, and far apart.
 _SALTS = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
@@ -118,24 +117,27 @@ def build(hashes: Hashes, blocks: int) -> bytes:
     return _HEAD.pack(_MAGIC, blocks) + np.packbits(flags, bitorder="little").tobytes()
 
 
-def _may_have(filters: list[bytes | None], hashes: list[int]) -> Mask:
+def _may_have(filters: list[bytes | None], hashes: list[int]) -> list[bool]:
     """Which of the filters may have any of the values; of bytes that are no filter nothing is known."""
-    blocks = [_blocks_of(data) for data in filters]
-    unknown = np.array([count == 0 for count in blocks], dtype=np.bool_)
-    found = unknown.copy()
-    for value in hashes:
-        # The eight words that would have the value's bits, of each filter.
-        places = [_HEAD.size + _BLOCK_BYTES * (((value >> 32) * count) >> 32) for count in blocks]
-        words = np.frombuffer(
-            b"".join(
-                data[at : at + _BLOCK_BYTES] if data is not None and count else _NOTHING
-                for data, at, count in zip(filters, places, blocks, strict=True)
-            ),
-            "<u4",
-        ).reshape(-1, _WORDS)
-        bits = np.uint32(1) << ((np.uint32(value & 0xFFFFFFFF) * _SALTS) >> np.uint32(27))
-        found |= ((words & bits) == bits).all(axis=1)
-    return found | unknown
+    wanted = [(value >> 32, _block_bits(value)) for value in hashes]
+    return [_has_any(data, wanted) for data in filters]
+
+
+def _has_any(data: bytes | None, wanted: list[tuple[int, int]]) -> bool:
+    blocks = _blocks_of(data)
+    if data is None or not blocks:
+        return True
+    for upper, bits in wanted:
+        at = _HEAD.size + _BLOCK_BYTES * ((upper * blocks) >> 32)
+        if int.from_bytes(data[at : at + _BLOCK_BYTES], "little") & bits == bits:
+            return True
+    return False
+
+
+def _block_bits(value: int) -> int:
+    """The bits that a value sets in its block, as one number."""
+    bits = np.uint32(1) << ((np.uint32(value & 0xFFFFFFFF) * _SALTS) >> np.uint32(27))
+    return int.from_bytes(bits.astype("<u4").tobytes(), "little")
 
 
 def _blocks_of(data: bytes | None) -> int:

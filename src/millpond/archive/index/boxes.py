@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.archive.index.gather import items_of
 from millpond.archive.index.kind import IndexKind, Mask, unfit
 from millpond.archive.index.view import Entries
 from millpond.errors import InvalidValue
-from millpond.model.predicate import Predicate, may_be_true_of_null
-from millpond.model.prune import keep_by_ranges
+from millpond.model.predicate import Predicate, columns_of, may_be_true_of_null
+from millpond.model.prune import keep_by_ranges, mask_of
 from millpond.model.stats import ReadyStats, Stats
 
 Points = npt.NDArray[np.float64]
@@ -75,15 +76,10 @@ class Boxes(IndexKind):
     def keep(self, term: Predicate, entries: Entries) -> Mask | None:
         if may_be_true_of_null(term):
             return None  # of rows without a place nothing is known
-        boxes = entries.cached("boxes", lambda all: _Boxes.of(all.column("bounds"), 2 * len(self.columns)))
-        owners, bounds = boxes.of_objects(entries.selected)
-        unknown = np.full(len(owners), -1, dtype=np.int64)  # how many nulls and rows a box has
-        sides = bounds.T
-        columns = {name: ReadyStats(sides[2 * at], sides[2 * at + 1], unknown) for at, name in enumerate(self.columns)}
-        stats = Stats.ready(unknown - 1, columns)
-        keep: Mask = np.zeros(len(entries), dtype=np.bool_)
-        keep[owners[keep_by_ranges(term, stats)]] = True
-        return keep
+        boxes = entries.cached("boxes", lambda all: _Boxes.of(all.column("bounds"), self.columns))
+        owners, places = items_of(boxes.starts, entries.selected)
+        found = keep_by_ranges(term, boxes.stats.some(places, columns_of(term)))
+        return mask_of(owners[found], len(entries))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,22 +87,18 @@ class _Boxes:
     """The boxes of all objects: object i has those from `starts[i]` to `starts[i + 1]`."""
 
     starts: npt.NDArray[np.int64]
-    bounds: npt.NDArray[np.float64]
+    stats: Stats
 
     @classmethod
-    def of(cls, lists: pa.ChunkedArray, width: int) -> _Boxes:
+    def of(cls, lists: pa.ChunkedArray, columns: tuple[str, ...]) -> _Boxes:
+        width = 2 * len(columns)
         lengths = np.asarray(lists.combine_chunks().value_lengths().fill_null(0)) // width
         starts = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-        flat = np.asarray(lists.combine_chunks().flatten())
-        return cls(starts, flat.reshape(-1, width))
-
-    def of_objects(self, selected: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """The boxes of some objects, one after the other, and whose each is (a place in `selected`)."""
-        first, counts = self.starts[selected], self.starts[selected + 1] - self.starts[selected]
-        owners = np.repeat(np.arange(len(selected)), counts)
-        before = np.cumsum(counts) - counts
-        places = np.arange(len(owners)) - before[owners] + first[owners]
-        return owners, self.bounds[places]
+        bounds = np.asarray(lists.combine_chunks().flatten()).reshape(-1, width)
+        unknown = np.full(len(bounds), -1, dtype=np.int64)  # how many nulls and rows a box has
+        sides = np.ascontiguousarray(bounds.T)
+        known = {name: ReadyStats(sides[2 * at], sides[2 * at + 1], unknown) for at, name in enumerate(columns)}
+        return cls(starts, Stats.ready(unknown - 1, known))
 
 
 def _bounds(part: Points) -> list[float]:

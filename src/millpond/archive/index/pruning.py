@@ -16,14 +16,17 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from millpond.archive.index.gather import Indices
 from millpond.archive.index.kind import IndexKind
-from millpond.archive.index.view import Entries, Indices
+from millpond.archive.index.view import Entries
 from millpond.model.bind import bind
 from millpond.model.predicate import And, Or, Predicate, children, columns_of, truth
-from millpond.model.prune import Mask, Pruning, keep_by_ranges, may_match, may_satisfy
+from millpond.model.prune import Mask, Pruning, keep_by_ranges, left_by_ranges, mask_of, may_match
 from millpond.model.stats import Stats
 
 Index = tuple[IndexKind, Entries]
+# A term, and the columns that it is about.
+Named = tuple[frozenset[str], Predicate]
 
 
 def prune(predicate: Predicate, stats: Stats, schema: pa.Schema, indexes: Sequence[Index]) -> Pruning:
@@ -32,37 +35,41 @@ def prune(predicate: Predicate, stats: Stats, schema: pa.Schema, indexes: Sequen
         return may_match(predicate, stats)
     wanted = truth(bind(predicate, schema, loose=True), loose=True)
     mentioned = columns_of(wanted)
-    by_ranges = may_satisfy(wanted, stats) if mentioned <= stats.columns.keys() else may_match(predicate, stats)
-    useful = [index for index in indexes if mentioned.intersection(index[0].columns)]
-    if not useful or not by_ranges.keep.any():
-        return by_ranges
-    return _Walk(stats, useful, by_ranges).run(wanted.terms if isinstance(wanted, And) else (wanted,))
+    if mentioned <= stats.columns.keys():
+        left, skipped_by = left_by_ranges(wanted, stats)
+    else:
+        by_ranges = may_match(predicate, stats)
+        left, skipped_by = np.flatnonzero(by_ranges.keep), by_ranges.skipped_by
+    useful = [index for index in indexes if not mentioned.isdisjoint(index[0].columns)]
+    if not useful or not len(left):
+        return Pruning(mask_of(left, len(stats)), skipped_by)
+    return _Walk(stats, useful, left, skipped_by).run(wanted.terms if isinstance(wanted, And) else (wanted,))
 
 
 class _Walk:
     """One decision. `left` are the places of the objects that nothing has ruled out yet."""
 
-    def __init__(self, stats: Stats, indexes: Sequence[Index], before: Pruning) -> None:
+    def __init__(self, stats: Stats, indexes: Sequence[Index], left: Indices, skipped_by: dict[str, int]) -> None:
         self._stats = stats
-        self._indexes = sorted(indexes, key=lambda index: index[0].stage)
-        self._left: Indices = np.flatnonzero(before.keep)
-        self._skipped_by = dict(before.skipped_by)
+        # What has least to look at first: the others are then asked about what it left.
+        self._indexes = sorted(indexes, key=lambda index: (index[0].stage, index[1].size))
+        self._left = left
+        self._skipped_by = skipped_by
         self._failures: dict[str, str] = {}
         self._by_ranges: dict[int, Mask] = {}  # of terms inside an OR, by the id of the node
 
     def run(self, terms: tuple[Predicate, ...]) -> Pruning:
         either = [term for term in terms if isinstance(term, Or)]
+        named = [(columns_of(term), term) for term in terms]
         for stage in sorted({kind.stage for kind, _ in self._indexes}):
             for kind, entries in self._indexes:
                 if kind.stage == stage:
-                    self._ask_all(kind, entries, terms)
+                    self._ask_all(kind, entries, named)
             for term in either:
                 self._ask_together(term, stage)
-        keep = np.zeros(len(self._stats), dtype=np.bool_)
-        keep[self._left] = True
-        return Pruning(keep, self._skipped_by, self._failures)
+        return Pruning(mask_of(self._left, len(self._stats)), self._skipped_by, self._failures)
 
-    def _ask_all(self, kind: IndexKind, entries: Entries, terms: Sequence[Predicate]) -> None:
+    def _ask_all(self, kind: IndexKind, entries: Entries, terms: Sequence[Named]) -> None:
         """What one index says of all terms that are about its columns only."""
         own = _about(terms, kind.columns)
         if own and len(self._left):
@@ -99,7 +106,7 @@ class _Walk:
             if not isinstance(term, Or):
                 keep &= self._ranges(term)[selected]
         for kind, entries in indexes:
-            own = _about(terms, kind.columns)
+            own = _about([(columns_of(term), term) for term in terms], kind.columns)
             asked = np.flatnonzero(keep)
             if own and len(asked):
                 keep[asked] = self._answer(kind, entries, _all_of(own), selected[asked])
@@ -144,8 +151,8 @@ class _Walk:
         return mask
 
 
-def _about(terms: Sequence[Predicate], columns: Sequence[str]) -> list[Predicate]:
-    return [term for term in terms if columns_of(term) and columns_of(term) <= set(columns)]
+def _about(terms: Sequence[Named], columns: Sequence[str]) -> list[Predicate]:
+    return [term for names, term in terms if names and names.issubset(columns)]
 
 
 def _touches(term: Predicate, kind: IndexKind) -> bool:

@@ -10,7 +10,7 @@ punctuation, space or control characters. Equality and LIKE name words, or parts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.index.inverted import Inverted, Listed
+from millpond.archive.index.inverted import Inverted, Listed, ListedTexts, Lists
 from millpond.archive.index.kind import IndexKind, Mask, unfit
 from millpond.archive.index.view import Entries
 from millpond.errors import InvalidValue
@@ -26,14 +26,17 @@ from millpond.model import evaluate
 from millpond.model.cut import comparable
 from millpond.model.like import plain_runs
 from millpond.model.predicate import Compare, In, Like, Predicate, StartsWith, may_be_true_of_null
+from millpond.model.text_bounds import as_mask
 
 LIMIT_MAX = 10_000
 # What one entry may take: a hundred thousand of them must fit into memory.
 ENTRY_BYTES_MAX = 4_096
-# Up to so many objects their lists are looked at by themselves. Of more objects, turning all lists round takes as long
-# as looking at them this many times, and is done once they have been asked for as often.
+# Up to so many objects their lists are looked at by themselves, and up to this part of all while not all are turned
+# round: fetching a list costs as much as looking at a few in their places.
 _FEW = 1_000
-_ASKED_MAX = 16
+_PART = 4
+# With more texts than this they are looked up all at once.
+_TEXTS_MAX = 8
 # ASCII characters that are neither letters nor digits. Nothing beyond ASCII, of which two libraries may differ.
 _BETWEEN = r"[\x00-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+"
 
@@ -42,7 +45,7 @@ class Values(IndexKind):
     """Of one ordered column, or with `words` of one text. An object with more than `limit` values has no entry."""
 
     name = "values"
-    stage = 0
+    stage = 1
 
     def __init__(self, column: str, limit: int = 64, words: bool = False) -> None:
         super().__init__(column, limit=limit, words=words)
@@ -80,18 +83,19 @@ class Values(IndexKind):
 
     def keep(self, term: Predicate, entries: Entries) -> Mask | None:
         field = "words" if self._words else "values"
-        if len(entries) <= _FEW:
-            return self._listed(term, entries.column(field))
-        asked: list[None] = entries.cached("asked", lambda all: [])
-        asked.append(None)
-        if len(asked) <= _ASKED_MAX:
-            found = self._listed(term, entries.all.column(field))
-        else:
-            found = self._found(term, entries.cached("inverted", lambda all: Inverted.of(all.column(field))))
-        return None if found is None else found[entries.selected]
+        if len(entries) > _FEW:
+            lists = entries.cached("lists", lambda all: Lists(all.column(field)))
+            lists.turn_one()
+            if len(entries) * _PART > len(entries.all) or lists.turned:
+                found = self._found_in(term, lists.parts)
+                return None if found is None else found[entries.selected]
+        texts = () if self._words else _texts(term)
+        if texts:
+            return entries.cached("texts", lambda all: ListedTexts(all.column(field))).having(texts, entries.selected)
+        return self._found_in(term, list(map(Listed.of, entries.column(field).chunks)))
 
-    def _listed(self, term: Predicate, lists: pa.ChunkedArray) -> Mask | None:
-        each = [self._found(term, Listed.of(chunk)) for chunk in lists.chunks]
+    def _found_in(self, term: Predicate, parts: Sequence[Inverted | Listed]) -> Mask | None:
+        each = [self._found(term, part) for part in parts]
         known = [one for one in each if one is not None]
         return np.concatenate(known) if known and len(known) == len(each) else None
 
@@ -105,7 +109,7 @@ class Values(IndexKind):
 
     def _true(self, term: Predicate, values: pa.Array) -> Mask:
         batch = pa.RecordBatch.from_arrays([values], [self.column])
-        return np.asarray(evaluate.bound_mask(batch, term), dtype=np.bool_)
+        return as_mask(evaluate.bound_mask(batch, term))
 
     def _of_null(self, term: Predicate, kind: pa.DataType) -> bool:
         return bool(self._true(term, pa.nulls(1, kind))[0])
@@ -123,6 +127,16 @@ class Values(IndexKind):
             case Like(_, pattern):
                 return _having_all(lists, plain_runs(pattern))
         return None
+
+
+def _texts(term: Predicate) -> tuple[str, ...]:
+    """If it asks for some texts and nothing else, those."""
+    match term:
+        case Compare("=", _, str(text)):
+            return (text,)
+        case In(_, values) if len(values) <= _TEXTS_MAX and all(isinstance(value, str) for value in values):
+            return values
+    return ()
 
 
 def _having_all(lists: Inverted | Listed, runs: list[tuple[str, bool, bool]]) -> Mask | None:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.archive.index.gather import Indices, take
+
 T = TypeVar("T")
-Indices = npt.NDArray[np.int64]
 
 
 class Place(NamedTuple):
@@ -57,22 +58,23 @@ class Entries:
         return np.arange(self._total, dtype=np.int64) if self._selected is None else self._selected
 
     @property
+    def size(self) -> int:
+        """The bytes that all entries take in memory."""
+        return self.cached("millpond.size", lambda entries: sum(int(one.nbytes) for one in entries._columns.values()))
+
+    @property
     def all(self) -> Entries:
         """The entries of all objects."""
         return Entries(self._columns, self._total, None, self._blobs, self._kept)
 
     def select(self, selected: Indices) -> Entries:
-        """Those of the objects at these places among all."""
+        """Those of the objects at these places among all, in ascending order."""
         return Entries(self._columns, self._total, selected, self._blobs, self._kept)
 
     def column(self, field: str) -> pa.ChunkedArray:
         """A value of each entry, null where it is not known."""
         column = self._columns[field]
-        if self._selected is None:
-            return column
-        if column.num_chunks == 1:  # several times as quick
-            return pa.chunked_array([column.chunk(0).take(pa.array(self._selected))])
-        return column.take(pa.array(self._selected))
+        return column if self._selected is None else take(column, self._selected)
 
     def cached(self, key: Hashable, make: Callable[[Entries], T]) -> T:
         """What `make` derives from the entries of all objects, made when it is first asked for and kept as long as the
@@ -90,10 +92,10 @@ class Entries:
         """The same of several of these objects, which is quicker."""
         if self._blobs is None:
             return [None] * (stop - start)
-        files, *numbers = self.cached(("millpond.places", field), lambda entries: _places(entries.column(field)))
+        names, *numbers = self.cached(("millpond.places", field), lambda entries: _places(entries.column(field)))
         at = self.selected[start:stop]
-        columns = [files.take(pa.array(at)).to_pylist(), *(column[at].tolist() for column in numbers)]
-        return self._blobs.read(list(map(Place, *columns)))
+        files, *where = (column[at].tolist() for column in numbers)
+        return self._blobs.read(list(map(Place, map(names.__getitem__, files), *where)))
 
     def known(self) -> npt.NDArray[np.bool_]:
         """Of which of these objects every value is there."""
@@ -108,9 +110,12 @@ class Entries:
         return known
 
 
-def _places(column: pa.ChunkedArray) -> tuple[pa.Array, Indices, Indices, Indices]:
-    """The parts of all places, in arrays; -1 where they are not known."""
+def _places(column: pa.ChunkedArray) -> tuple[list[str | None], Indices, Indices, Indices, Indices]:
+    """The names of all files, and the parts of all places: which name, and the numbers; -1 where they are not known.
+    The last name is that of no file."""
     whole = column.combine_chunks()
     parts = dict(zip([field.name for field in whole.type], whole.flatten(), strict=True))
-    position, size, crc32 = (np.asarray(parts[name].fill_null(-1)) for name in ("position", "bytes", "crc32"))
-    return parts["file"], position, size, crc32
+    files = parts["file"].dictionary_encode()
+    numbers = (files.indices, parts["position"], parts["bytes"], parts["crc32"])
+    file, position, size, crc32 = (np.asarray(part.fill_null(-1)) for part in numbers)
+    return [*files.dictionary.to_pylist(), None], file, position, size, crc32
