@@ -1,6 +1,6 @@
 """The embedded engine: journal, committer, live streams and keeper put together as one `LogEngine`.
 
-On an append the caller's thread does the heavy part (serialise, checksum), the committer orders, writes, syncs and
+On an append the caller's thread does the heavy part (see `appending`), the committer orders, writes, syncs and
 publishes, the keeper tends what was published. One lock covers all that readers see; it is held for microseconds.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -16,37 +15,29 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
-from millpond.errors import InvalidValue, MemoryFull, PondClosed, StreamNotFound
-from millpond.log.embedded.append import Append, SingleRows, Submitted, check_bytes, checked_producer, draft_parts
+from millpond.errors import InvalidValue
+from millpond.log.embedded.appending import LogAppending
 from millpond.log.embedded.cleaning import JournalCleaner
 from millpond.log.embedded.committer import Committer
 from millpond.log.embedded.journal import Journal, JournalFile
-from millpond.log.embedded.published import Published
 from millpond.log.embedded.recovery import (
     Recovered,
     recover,
     restore_stream,
 )
-from millpond.log.embedded.together import Together
 from millpond.log.embedded.verify import verify_journal, verify_streams
 from millpond.log.engine import (
-    Ack,
-    EncodeRows,
     LogStatus,
-    Part,
-    RowAppender,
     SegmentInfo,
     Standing,
-    StreamAppend,
     StreamFigures,
-    Told,
 )
 from millpond.log.keeper import Keeper, release_unused
 from millpond.log.live import LiveStream
 from millpond.log.producers import Producers
 from millpond.log.segment import State
 from millpond.log.spill import SpillFile
-from millpond.model.definition import Durability, StreamDefinition, check_durability
+from millpond.model.definition import StreamDefinition
 from millpond.model.findings import Finding
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import Predicate
@@ -61,13 +52,12 @@ def _no_progress(done: int, total: int) -> None:
     del done, total
 
 
-class EmbeddedLog:
+class EmbeddedLog(LogAppending):
     """See `LogEngine`. Open with `EmbeddedLog.open`; one process at a time, which the pond's lock sees to."""
 
     def __init__(self, directory: str, storage: Storage, clock: Clock, settings: Settings, pond_id: bytes) -> None:
-        self._settings, self._storage, self._clock = settings, storage, clock
-        self._lock = threading.Lock()
-        self._published = Published(self._lock)
+        super().__init__(clock, settings)
+        self._storage = storage
         self._spill_directory = os.path.join(directory, "spill")
         self.telemetry = LogTelemetry()
         self._journal = Journal(
@@ -79,7 +69,6 @@ class EmbeddedLog:
             self.telemetry,
         )
         self._recovered = Recovered()
-        self._closed = False
         self._directory = directory
         self._pond_id = pond_id
 
@@ -189,120 +178,7 @@ class EmbeddedLog:
         self._remove(files)
         self._clean_journal()
 
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise PondClosed("the pond is closed", hint="open it again")
-
-    def _stream(self, stream_id: int) -> LiveStream:
-        self._refuse_closed()
-        found = self._published.streams.get(stream_id)
-        if found is None:
-            raise StreamNotFound(f"no stream with id {stream_id}", hint="it may have been dropped")
-        return found
-
-    # Appending.
-
-    def append(
-        self,
-        stream_id: int,
-        parts: Sequence[Part],
-        *,
-        ingest_micros: int,
-        durability: Durability,
-        producer: str = "",
-        sequence: int = 0,
-        schema_version: int | None = None,
-    ) -> Ack:
-        stream = self._stream(stream_id)
-        if not parts:
-            return Ack({}, durability)
-        append = Append(check_durability(durability), stream)
-        self._make_ready(append, parts, ingest_micros, producer, sequence, schema_version)
-        self._committer.queue.put(append)
-        if append.error is not None:
-            raise append.error
-        assert append.answer is not None
-        return append.answer
-
-    def submit(
-        self,
-        stream_id: int,
-        parts: Sequence[Part],
-        told: Told,
-        *,
-        ingest_micros: int,
-        durability: Durability,
-        producer: str = "",
-        sequence: int = 0,
-        schema_version: int | None = None,
-        after: object = None,
-    ) -> object:
-        stream = self._stream(stream_id)
-        append = Submitted(check_durability(durability), stream, told)
-        if not parts:
-            append.answer = Ack({}, durability)
-            append.finish()
-            return append if after is None else after  # what comes next still comes after that
-        self._make_ready(append, parts, ingest_micros, producer, sequence, schema_version)
-        if after is not None:
-            assert isinstance(after, Submitted)
-            append.after = after
-        self._committer.queue.submit(append)
-        return append
-
-    def _make_ready(
-        self,
-        append: Append,
-        parts: Sequence[Part],
-        ingest_micros: int,
-        producer: str,
-        sequence: int,
-        schema_version: int | None,
-    ) -> None:
-        """Everything up to the queue: checked, serialised, and with room for it."""
-        stream, name = append.stream, b""
-        if producer or sequence:
-            name, append.sequence = checked_producer(producer, sequence)
-            append.producer = producer
-        version = stream.definition.schema_version if schema_version is None else schema_version
-        draft_parts(append, parts, ingest_micros, version, name)
-        check_bytes(append.bytes, self._settings.append_bytes_max)
-        if self._keeper.tight:
-            self._wait_for_memory(stream)
-
-    def append_together(
-        self, appends: Sequence[StreamAppend], *, durability: Durability, producer: str = "", sequence: int = 0
-    ) -> list[Ack]:
-        members: list[Append] = []
-        for index, each in enumerate(appends):
-            member = Append(check_durability(durability), self._stream(each.stream_id))
-            who = (producer, sequence) if index == 0 else ("", 0)
-            self._make_ready(member, each.parts, each.ingest_micros, *who, each.schema_version)
-            members.append(member)
-        if not any(member.drafts for member in members):
-            return [Ack({}, durability) for _ in members]
-        together = Together(check_durability(durability), members)
-        most = self._settings.transaction_bytes_max
-        check_bytes(together.bytes, most, what="a transaction", setting="transaction_bytes_max")
-        self._committer.queue.put(together)
-        if together.error is not None:
-            raise together.error
-        return together.answers()
-
-    def known(self, stream_id: int, producer: str, sequence: int) -> Ack | None:
-        self._stream(stream_id)
-        return self._committer.known(stream_id, producer, sequence)
-
-    def row_appender(self, stream_id: int, encode: EncodeRows, schema_version: int) -> RowAppender:
-        return SingleRows(
-            self._stream(stream_id),
-            encode,
-            schema_version,
-            self._clock,
-            self._keeper,
-            self._wait_for_memory,
-            self._committer.queue,
-        )
+    # Figures.
 
     def appended_bytes(self, stream_id: int) -> int:
         return self._stream(stream_id).appended_bytes
@@ -323,21 +199,6 @@ class EmbeddedLog:
     def free_bytes(self) -> int:
         """What is free on the disk under the log."""
         return self._storage.free_bytes(self._directory)
-
-    def _wait_for_memory(self, stream: LiveStream, seconds: float | None = None) -> None:
-        if not self._keeper.full(stream):
-            return
-        with self._lock:
-            fits = self._keeper.room.wait_for(
-                lambda: self._closed or not self._keeper.full(stream),
-                self._settings.memory_wait_seconds if seconds is None else seconds,
-            )
-        if not fits:
-            raise MemoryFull(
-                f"{self._keeper.memory_bytes:,} bytes of live records are in memory and cannot be spilled"
-                + (f" ({self._keeper.failure})" if self._keeper.failure else ""),
-                hint="wait and append again; make room on the disk, or raise memory_bytes",
-            )
 
     # Reading.
 
