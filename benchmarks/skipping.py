@@ -16,11 +16,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 import millpond
 from benchmarks.figures import report, talk, timed
 from benchmarks.neighbourhoods import Squares, squares, told
+from benchmarks.session import spark_session
 from benchmarks.zorder import ZOrdered
 from millpond.gridpocket import SCHEMA, Readings
 from millpond.model.predicate import Predicate
@@ -140,17 +139,8 @@ def through_spark(pond: millpond.Pond, stream: millpond.Stream, around: Squares)
     """The same through Spark SQL: what `last_query` says is what the index says, and how long it takes. Without filters
     every object is read: Spark's own reader, which does not look at Parquet's statistics. If it does, it opens every
     object all the same, and reads the row groups that may match; that time is told beside it."""
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "4g")
-        .config("spark.sql.shuffle.partitions", "2")
-        # Or else a job with a task for each path would look whether it is there.
-        .config("spark.sql.sources.parallelPartitionDiscovery.threshold", "100000")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    # Or else a job with a task for each path would look whether it is there.
+    spark = spark_session({"spark.sql.sources.parallelPartitionDiscovery.threshold": "100000"})
     try:
         pond.attach(spark)
         settled = stream.snapshot().settled

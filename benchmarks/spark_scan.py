@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 
-from pyspark.sql import SparkSession
-
 import millpond
 from benchmarks import records
 from benchmarks.figures import median_of, report
+from benchmarks.session import spark_session
 
 BATCHES, ROWS, SETTLES = 800, 10_000, 8
 QUERY = "SELECT city, count(*), avg(temp), max(load) FROM {} WHERE lat > 0 GROUP BY city"
@@ -17,14 +16,7 @@ QUERY = "SELECT city, count(*), avg(temp), max(load) FROM {} WHERE lat > 0 GROUP
 
 def spark_scan() -> bool:
     """Median of five, after a warm-up; the live half is part of the query, and empty."""
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "4g")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = spark_session()
     with (
         tempfile.TemporaryDirectory() as directory,
         millpond.open(os.path.join(directory, "pond"), background=False) as pond,

@@ -12,10 +12,10 @@ import statistics
 import tempfile
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 import millpond
 from benchmarks.figures import report, timed
+from benchmarks.session import spark_session
 
 ROWS, TASKS, TURNS = 4_000_000, 4, 5
 SCHEMA = pa.schema(
@@ -25,14 +25,7 @@ SCHEMA = pa.schema(
 
 def spark_write() -> bool:
     """Median of the turns, after one that warms up."""
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "4g")
-        .config("spark.sql.parquet.compression.codec", "snappy")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = spark_session({"spark.sql.parquet.compression.codec": "snappy"})
     millpond.spark.register(spark)
     frame = spark.range(0, ROWS, 1, TASKS).selectExpr(
         "concat('meter-', id % 50000) AS vid",

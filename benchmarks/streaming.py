@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import millpond
 from benchmarks import records
 from benchmarks.figures import report
+from benchmarks.session import spark_session
 
 BATCHES, ROWS, SETTLES = 400, 10_000, 8
 LIVE_BATCHES = 100
@@ -28,15 +29,7 @@ WARM_UP = 3
 
 
 def streaming() -> bool:
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "4g")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = spark_session()
     millpond.spark.register(spark)
     try:
         with (
