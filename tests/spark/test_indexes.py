@@ -90,9 +90,13 @@ def test_filters_are_named_in_the_sessions_configuration(spark: SparkSession, me
     def short(predicate: Predicate, objects: pa.Table) -> list[bool]:
         return [False]
 
-    for function in (not_the_first, not_the_last, raising, short):
+    def leaving(predicate: Predicate, objects: pa.Table) -> None:
+        sys.exit(3)
+
+    functions = (not_the_first, not_the_last, raising, short, leaving)
+    for function in functions:
         function.__module__, function.__qualname__ = "user_filters", function.__name__
-    _module("user_filters", not_the_first=not_the_first, not_the_last=not_the_last, raising=raising, short=short)
+    _module("user_filters", **{function.__name__: function for function in functions})
 
     def asked(filters: str) -> tuple[int, millpond.spark.QueryFigures]:
         with session_setting(spark, "millpond.filters", filters):
@@ -115,6 +119,9 @@ def test_filters_are_named_in_the_sessions_configuration(spark: SparkSession, me
         "filter no_such_module:f",
     }
     assert "out of ideas" in figures.failures["filter user_filters:raising"]
+    rows, figures = asked("user_filters:leaving")
+    assert (rows, figures.objects_read) == (350, 3)
+    assert figures.failures == {"filter user_filters:leaving": "SystemExit: 3"}
     rows, figures = asked("")
     assert (rows, figures.objects_read, figures.failures) == (350, 3, {})
     del sys.modules["user_filters"]

@@ -35,7 +35,7 @@ def _found(name: str) -> Filter:
             found = getattr(found, part)
         if not callable(found):
             raise InvalidValue(f"{name} is no function", hint="a filter takes a predicate and a table")
-    except Exception as error:  # importing runs code of the user's
+    except (Exception, SystemExit) as error:  # importing runs code of the user's
         return _Missing(name, error)
     return found  # type: ignore[no-any-return]
 
@@ -43,7 +43,7 @@ def _found(name: str) -> Filter:
 class _Missing:
     """Stands for a filter that cannot be had."""
 
-    def __init__(self, name: str, why: Exception) -> None:
+    def __init__(self, name: str, why: BaseException) -> None:
         self._why = why
         self.__module__, _, self.__qualname__ = name.partition(":")
 

@@ -141,7 +141,8 @@ class Jvm:
 
 
 class Callback:
-    """A Python function of two strings that the JVM may call, in any of its threads. It must not raise.
+    """A Python function of two strings that the JVM may call, in any of its threads. It must not raise: an exception
+    reaches the user as py4j's, without its text; one that ends threads leaves the JVM waiting for an answer for good.
 
     Python holds it for as long as the JVM does."""
 
@@ -152,7 +153,12 @@ class Callback:
         self._function = function
 
     def apply(self, first: str, second: str) -> Any:
-        return self._function(first, second)
+        try:
+            return self._function(first, second)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def session_of(session: Java) -> SparkSession:

@@ -42,7 +42,7 @@ def apply_filters(
             break
         try:
             answer = _mask(filter(bound, known.take(pa.array(left))), len(left))
-        except Exception as error:  # whatever user code raises: the objects are read
+        except (Exception, SystemExit) as error:  # whatever user code raises: the objects are read
             failures[filter_name(filter)] = f"{type(error).__name__}: {error}"
             continue
         keep[left] = answer

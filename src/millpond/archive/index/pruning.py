@@ -140,7 +140,7 @@ class _Walk:
         try:
             answer = kind.keep(term, entries)
             mask = None if answer is None else np.asarray(answer)
-        except Exception as error:  # whatever user code raises: the objects are read
+        except (Exception, SystemExit) as error:  # whatever user code raises: the objects are read
             self._failures[key] = f"{type(error).__name__}: {error}"
             return None
         if mask is None:

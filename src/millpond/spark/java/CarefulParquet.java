@@ -12,11 +12,12 @@ import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
 /**
- * Spark's Parquet reader, but for filters that NaN would pass on columns where NaN may be.
+ * Spark's Parquet reader, but for filters that NaN would pass on columns where NaN may be, and those with a zero.
  *
  * To Spark NaN is greater than every number. Parquet's statistics leave NaN out, and the reader believes them: a row
- * group of 5.0 and NaN counts as "at most 5", and "x > 7" skips it, with its NaN. Such filters are not handed to the
- * reader. Spark applies every filter to the rows in any case.
+ * group of 5.0 and NaN counts as "at most 5", and "x > 7" skips it, with its NaN. To Spark -0.0 equals 0.0. The reader
+ * looks up values in a row group's dictionary, where they are two: "x = 0" skips a row group of -0.0. Such filters are
+ * not handed to the reader. Spark applies every filter to the rows in any case.
  *
  * The reader itself is a plain one, so that nothing of this class goes to executors.
  */
@@ -37,7 +38,8 @@ public class CarefulParquet extends ParquetFileFormat {
   private Seq kept(Seq filters) {
     ArrayList safe = new ArrayList();
     for (int i = 0; i < filters.size(); i++) {
-      if (isSafe((Filter) filters.apply(i))) safe.add(filters.apply(i));
+      Filter filter = (Filter) filters.apply(i);
+      if (isSafe(filter) && !hasZero(filter)) safe.add(filter);
     }
     return PythonUtils.toSeq(safe);
   }
@@ -60,6 +62,30 @@ public class CarefulParquet extends ParquetFileFormat {
       return true;
     }
     return filter instanceof IsNull || filter instanceof IsNotNull;
+  }
+
+  /** Whether a float is compared with a zero of either sign. */
+  private static boolean hasZero(Filter filter) {
+    if (filter instanceof And) return hasZero(((And) filter).left()) || hasZero(((And) filter).right());
+    if (filter instanceof Or) return hasZero(((Or) filter).left()) || hasZero(((Or) filter).right());
+    if (filter instanceof Not) return hasZero(((Not) filter).child());
+    if (filter instanceof EqualTo) return isZero(((EqualTo) filter).value());
+    if (filter instanceof EqualNullSafe) return isZero(((EqualNullSafe) filter).value());
+    if (filter instanceof LessThan) return isZero(((LessThan) filter).value());
+    if (filter instanceof LessThanOrEqual) return isZero(((LessThanOrEqual) filter).value());
+    if (filter instanceof GreaterThan) return isZero(((GreaterThan) filter).value());
+    if (filter instanceof GreaterThanOrEqual) return isZero(((GreaterThanOrEqual) filter).value());
+    if (filter instanceof In) {
+      Object[] values = ((In) filter).values();
+      for (int i = 0; i < values.length; i++) if (isZero(values[i])) return true;
+      return false;
+    }
+    return false;
+  }
+
+  private static boolean isZero(Object value) {
+    return value instanceof Double && ((Double) value).doubleValue() == 0
+        || value instanceof Float && ((Float) value).floatValue() == 0;
   }
 
   private static boolean isNaN(Object value) {

@@ -10,7 +10,6 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
-import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
@@ -52,9 +51,9 @@ public class ObjectTable {
     return total;
   }
 
-  /** Spark's own reader, or, where there may be NaN, one that knows about it. */
+  /** Spark's own reader, but for what it would skip wrongly. */
   public FileFormat format() {
-    return doubtful.isEmpty() ? new ParquetFileFormat() : new CarefulParquet(doubtful);
+    return new CarefulParquet(doubtful);
   }
 
   public Seq roots() {
