@@ -48,6 +48,7 @@ ABBREVIATED = ("H", "M", "D", "S", "MS", "Q", "W", "Y", "m", "HOURS")
         ("t + INTERVAL 1 DAY <= TIMESTAMP '2024-02-01 23:59:59.999999'", [0, 2]),
         ("t - INTERVAL '1 12:00:00' DAY TO SECOND = TIMESTAMP '2024-02-28'", [1]),
         ("t + INTERVAL 1 HOUR 30 MINUTES >= '2024-03-01'", []),
+        ("t + INTERVAL '1 hour' < '2024-02-02' AND n > 9 OR t + INTERVAL 1 DAY < '2024-02-02'", [0, 2]),
         ("t + INTERVAL -2 HOURS < DATE '1969-12-31'", []),
         ("t + INTERVAL '0.000001' SECOND = '2024-02-01'", [0]),
         ("t > TIMESTAMP '2024-03-29 12:00:00' - INTERVAL 1 MONTH", []),
@@ -142,7 +143,12 @@ def test_literals_are_computed_and_columns_stand_alone(sql: str, predicate: Pred
     [
         ("t - INTERVAL 1 MONTH < '2024-01-01'", "months are not added to timestamps; take them from the literal"),
         ("t + INTERVAL 1 MONTH 2 DAYS < '2024-01-01'", "either years and months, or days and times"),
-        ("t + INTERVAL 1 PARSEC > '2024-01-01'", "is not an interval"),
+        ("t + INTERVAL 1 PARSEC > '2024-01-01'", "'PARSEC' is no unit of an interval"),
+        *(
+            (f"t > TIMESTAMP '2024-01-01' - INTERVAL {amount}", f"'{unit}' is no unit of an interval")
+            for unit in ("Y", "Q", "M", "W", "D", "H", "S", "MS", "US", "NS", "min", "QUARTER", "NANOSECOND")
+            for amount in (f"1 {unit}", f"-1 {unit}", f"'1' {unit}", f"'1 {unit}'", f"1 DAY 2 {unit}")
+        ),
         ("t + INTERVAL 'x' DAY > '2024-01-01'", "is not an interval"),
         ("t + INTERVAL '1-2' YEAR TO MONTH > '2024-01-01'", "DAY TO SECOND"),
         ("t + INTERVAL 99999999999 DAYS > '2024-01-01'", "out of bounds"),

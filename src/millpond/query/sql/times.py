@@ -43,7 +43,7 @@ from millpond.query.sql.literals import INTEGER_BITS, TIMESTAMPS
 from millpond.query.sql.operands import Lit, Operand
 from millpond.query.sql.tree import only, refused
 
-_MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
+_MONTHS = {"YEAR": 12, "MONTH": 1}
 _DAYS = {"WEEK": 7, "DAY": 1}
 _MICROS = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000, "MILLISECOND": 1_000, "MICROSECOND": 1}
 _DAY_TO_SECOND = re.compile(r"([+-]?)(\d{1,9}) (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?", re.ASCII)

@@ -2,12 +2,14 @@
 
 Invariant: string literals are read by Spark's rules, not by the library's, and no text makes the parser run out of
 stack. Functions of ours that share a name with one that the library knows (`st_distance`) are left to us; so are those
-whose units it would spell out (`date_trunc('M', ...)` is null in Spark, not minutes).
+whose units it would spell out (`date_trunc('M', ...)` is null in Spark, not minutes). Intervals have the units that
+Spark's have: the library takes `INTERVAL 1 M` for a minute, and Spark for a mistake.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 
 from sqlglot import Parser, Token, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
@@ -21,6 +23,11 @@ CUTS = ("TRUNC", "DATE_TRUNC")
 # sqlglot takes some 23 stack frames for a pair of parentheses, of the interpreter's 1,000.
 NESTING_MAX = 32
 
+# What Spark calls the units of an interval, besides the same in the plural.
+_UNITS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+_INTERVAL_WORDS = frozenset((*_UNITS, *(f"{unit}S" for unit in _UNITS), "TO"))
+_AMOUNTS = (TokenType.NUMBER, TokenType.STRING)
+
 _SUPPORTED = (
     "use AND, OR, NOT, = != < <= > >= <=>, BETWEEN, IN (...), LIKE, IS NULL, IS TRUE between columns and literals, "
     "st_box, st_near and st_distance; everything else goes into Spark SQL"
@@ -33,6 +40,7 @@ def parse(sql: str) -> exp.Expr:
     try:
         tokens = _with_spark_strings(dialect.tokenize(sql), sql)
         _check_nesting(tokens)
+        _check_units(tokens)
         trees = _parser_of(dialect.parser_class)(dialect=dialect).parse_into(exp.Condition, tokens, sql)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
@@ -79,6 +87,28 @@ def _check_nesting(tokens: list[Token]) -> None:
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
         if depth > NESTING_MAX:
             raise too_deep()
+
+
+def _check_units(tokens: list[Token]) -> None:
+    """Refuse an interval with a unit that is none of Spark's: `INTERVAL 1 H`, `INTERVAL '1 day 2 h'`."""
+    for at, token in enumerate(tokens):
+        if token.token_type == TokenType.INTERVAL:
+            signed = at + 1 < len(tokens) and tokens[at + 1].token_type in (TokenType.DASH, TokenType.PLUS)
+            for amount, unit in zip(tokens[at + 1 + signed :: 2], [*tokens[at + 2 + signed :: 2], None], strict=False):
+                if amount.token_type not in _AMOUNTS:
+                    break
+                for found in re.findall(r"\d\s+([^\W\d_]+)", amount.text):
+                    _check_unit(found)
+                if unit is not None and unit.token_type == TokenType.VAR:
+                    _check_unit(unit.text)
+
+
+def _check_unit(word: str) -> None:
+    if word.upper() not in _INTERVAL_WORDS:
+        raise InvalidPredicate(
+            f"{word[:_PIECE_MAX]!r} is no unit of an interval",
+            hint=f"Spark's are {', '.join(_UNITS)}, also in the plural: INTERVAL 3 DAYS",
+        )
 
 
 def too_deep() -> InvalidPredicate:
