@@ -10,7 +10,7 @@ Immutable. A commit makes a new one from the last; what pruning derives is compu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -153,6 +153,14 @@ class ObjectIndex:
         """The files that some entry has a blob in."""
         columns = [self._entries.column(field.name) for field in self._entries.schema if field.type.equals(BLOB)]
         return {name for column in columns for name in pc.struct_field(column, "file").unique().to_pylist() if name}
+
+    def blobs_within(self, files: Collection[str]) -> npt.NDArray[np.bool_]:
+        """The objects of which no entry has a blob in any other file than these."""
+        there = np.ones(len(self), dtype=np.bool_)
+        names = pa.array([*files, None], pa.string())
+        for column in (self._entries.column(f.name) for f in self._entries.schema if f.type.equals(BLOB)):
+            there &= np.asarray(pc.is_in(pc.struct_field(column, "file"), value_set=names))
+        return there
 
     def altered(self, schema: pa.Schema, indexes: StreamIndexes = NO_INDEXES) -> ObjectIndex:
         """The same objects under a schema with more columns, or with other indexes."""

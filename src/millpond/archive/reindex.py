@@ -19,7 +19,7 @@ import pyarrow as pa
 from millpond.archive.checksums import block_checksums
 from millpond.archive.commit_log import Refused
 from millpond.archive.index.blobs import BlobWriter
-from millpond.archive.index.entries import BLOCKS
+from millpond.archive.index.entries import BLOCKS, DIRECTORY
 from millpond.archive.index.minmax import entry_columns
 from millpond.archive.index.stream_indexes import StreamIndexes
 from millpond.archive.ledger import Change, Ledger
@@ -48,11 +48,13 @@ class RebuildReport:
 
 
 def lacking(snapshot: SettledSnapshot, everything: bool) -> list[int]:
-    """The places of objects of which some index knows nothing."""
+    """The places of objects of which some index knows nothing. What has gone with a vacuum, while there was no such
+    index, is not known either."""
     objects = snapshot.objects
     if everything:
         return list(range(len(objects)))
     known = np.asarray(objects.entries.column(BLOCKS).is_valid())
+    known = known & objects.blobs_within(snapshot.storage.list(posixpath.join(snapshot.root, DIRECTORY)))
     for _, entries in objects.indexes:
         known = known & entries.known()
     return np.flatnonzero(~known).tolist()
