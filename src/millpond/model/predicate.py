@@ -221,8 +221,17 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
 
 
 def may_be_true_of_null(predicate: Predicate) -> bool:
-    """Whether a row in which all columns are null may satisfy it: only if something in it asks for nulls."""
-    return any(isinstance(node, IsNull | CompareColumns | Const | Unknown) for node in walk(predicate))
+    """Whether a row in which all columns are null may satisfy it: only if what it asks for are nulls."""
+    match predicate:
+        case And(terms):
+            return all(map(may_be_true_of_null, terms))
+        case Or(terms):
+            return any(map(may_be_true_of_null, terms))
+        case Not(Compare() | In() | IsNull() | StartsWith() | Like() | Near()):
+            return False
+        case Const(value):
+            return bool(value)
+    return isinstance(predicate, IsNull | CompareColumns | Unknown | Not)
 
 
 def check_bounds(predicate: Predicate) -> None:

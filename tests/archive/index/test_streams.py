@@ -435,3 +435,29 @@ def test_value_lists_that_are_turned_round_say_the_same(pond: millpond.Pond, mon
         assert kind.name == name
         if name == "values":
             assert entries.cached("lists", lambda all: Lists(all.column("values"))).turned
+
+
+def test_boxes_rule_out_as_much_if_the_columns_are_also_asked_not_to_be_null(pond: millpond.Pond) -> None:
+    """As Spark asks of every column that it compares."""
+    stream = pond.create_stream("m", SCHEMA, indexes=["boxes:lat,lon"])
+    fill(stream, 3)
+    both = (Compare(">", "lat", 45.0), Compare("<", "lon", 5.0))
+    named = tuple(Not(IsNull(column)) for column in ("lat", "lon"))
+    assert kept(stream, And((*named, *both))) == kept(stream, And(both)) == [0]
+
+
+def test_an_index_that_comes_back_after_a_vacuum_is_built_anew(tmp_path: Path) -> None:
+    """Its entries are still in the index files, but what they point to is gone."""
+    place = tmp_path / "pond"
+    with millpond.open(place, background=False) as pond:
+        stream = pond.create_stream("m", SCHEMA, indexes=["bloom:vid"])
+        fill(stream, 3)
+        pond.alter_stream("m", indexes=[])
+        for file in blob_files(stream):
+            os.utime(file, (0, 0))
+        assert stream.vacuum("7d").objects == 3
+    with millpond.open(place, background=False) as pond:
+        stream = pond.alter_stream("m", indexes=["bloom:vid"])
+        assert stream.rebuild_indexes().objects == 3
+        assert kept(stream, Compare("=", "vid", rows_of(1)[5]["vid"])) == [1]
+        assert stream.rebuild_indexes().objects == 0

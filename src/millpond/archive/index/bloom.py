@@ -84,7 +84,7 @@ class Bloom(IndexKind):
         keep = np.ones(len(entries), dtype=np.bool_)
         for start in range(0, len(entries), _AT_ONCE):
             filters = entries.blobs("filter", start, min(start + _AT_ONCE, len(entries)))
-            keep[start : start + len(filters)] = _may_have(filters, hashes)
+            keep[start : start + len(filters)] = may_have(filters, hashes)
         return keep
 
 
@@ -117,7 +117,7 @@ def build(hashes: Hashes, blocks: int) -> bytes:
     return _HEAD.pack(_MAGIC, blocks) + np.packbits(flags, bitorder="little").tobytes()
 
 
-def _may_have(filters: list[bytes | None], hashes: list[int]) -> list[bool]:
+def may_have(filters: list[bytes | None], hashes: list[int]) -> list[bool]:
     """Which of the filters may have any of the values; of bytes that are no filter nothing is known."""
     wanted = [(value >> 32, _block_bits(value)) for value in hashes]
     return [_has_any(data, wanted) for data in filters]

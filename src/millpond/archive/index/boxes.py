@@ -23,7 +23,7 @@ from millpond.archive.index.gather import items_of
 from millpond.archive.index.kind import IndexKind, Mask, unfit
 from millpond.archive.index.view import Entries
 from millpond.errors import InvalidValue
-from millpond.model.predicate import Predicate, columns_of, may_be_true_of_null
+from millpond.model.predicate import Predicate, may_be_true_of_null
 from millpond.model.prune import keep_by_ranges, mask_of
 from millpond.model.stats import ReadyStats, Stats
 
@@ -76,9 +76,9 @@ class Boxes(IndexKind):
     def keep(self, term: Predicate, entries: Entries) -> Mask | None:
         if may_be_true_of_null(term):
             return None  # of rows without a place nothing is known
-        boxes = entries.cached("boxes", lambda all: _Boxes.of(all.column("bounds"), self.columns))
+        boxes = entries.cached("boxes", lambda all: _Boxes.of(all.column("bounds"), 2 * len(self.columns)))
         owners, places = items_of(boxes.starts, entries.selected)
-        found = keep_by_ranges(term, boxes.stats.some(places, columns_of(term)))
+        found = keep_by_ranges(term, _as_stats(boxes.bounds[places], self.columns))
         return mask_of(owners[found], len(entries))
 
 
@@ -87,18 +87,22 @@ class _Boxes:
     """The boxes of all objects: object i has those from `starts[i]` to `starts[i + 1]`."""
 
     starts: npt.NDArray[np.int64]
-    stats: Stats
+    bounds: npt.NDArray[np.float64]
 
     @classmethod
-    def of(cls, lists: pa.ChunkedArray, columns: tuple[str, ...]) -> _Boxes:
-        width = 2 * len(columns)
+    def of(cls, lists: pa.ChunkedArray, width: int) -> _Boxes:
         lengths = np.asarray(lists.combine_chunks().value_lengths().fill_null(0)) // width
         starts = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-        bounds = np.asarray(lists.combine_chunks().flatten()).reshape(-1, width)
-        unknown = np.full(len(bounds), -1, dtype=np.int64)  # how many nulls and rows a box has
-        sides = np.ascontiguousarray(bounds.T)
-        known = {name: ReadyStats(sides[2 * at], sides[2 * at + 1], unknown) for at, name in enumerate(columns)}
-        return cls(starts, Stats.ready(unknown - 1, known))
+        flat = np.asarray(lists.combine_chunks().flatten())
+        return cls(starts, flat.reshape(-1, width))
+
+
+def _as_stats(bounds: npt.NDArray[np.float64], columns: tuple[str, ...]) -> Stats:
+    """Boxes as if each was an object."""
+    unknown = np.full(len(bounds), -1, dtype=np.int64)  # how many nulls and rows a box has
+    sides = bounds.T
+    known = {name: ReadyStats(sides[2 * at], sides[2 * at + 1], unknown) for at, name in enumerate(columns)}
+    return Stats.ready(unknown - 1, known)
 
 
 def _bounds(part: Points) -> list[float]:
