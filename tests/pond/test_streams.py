@@ -51,6 +51,18 @@ def test_a_stream_is_what_it_was_created_as_also_after_a_reopen(ponds: Ponds) ->
         assert after[1].schema.names == ["time", "headers", "body"]
 
 
+def test_a_schema_may_be_text(pond: millpond.Pond) -> None:
+    stream = pond.create_stream("grid/meters", "vid string NOT NULL, temp double", keep="temp > 0")
+    assert stream.schema.equals(pa.schema([pa.field("vid", pa.string(), nullable=False), ("temp", pa.float64())]))
+    stream.append([{"vid": "m-1", "temp": 21.5}, {"vid": "m-2", "temp": -1.0}])
+    altered = pond.alter_stream("grid/meters", "vid string NOT NULL, temp double, unit string")
+    assert altered.scan().to_pylist() == [{"vid": "m-1", "temp": 21.5, "unit": None}]
+    with pytest.raises(InvalidSchema, match="strin"):
+        pond.create_stream("other", "vid strin")
+    with pytest.raises(StreamNotFound):
+        pond.stream("other")
+
+
 @pytest.mark.parametrize(
     "name",
     ["", "a//b", "/a", "a/", "..", "a/../b", "a/.hidden", "_pond/catalog", "_x", "a b", "a\n", "a\x00", "é", "x" * 201,

@@ -31,6 +31,7 @@ from millpond.ingest.producer import Producer
 from millpond.model.definition import Durability, Settle, new_definition, parse_ttl
 from millpond.model.names import check_name
 from millpond.model.schema import check_schema, encode_schema
+from millpond.model.schema_text import GivenSchema, given_schema
 from millpond.model.spec import GivenSpec
 from millpond.model.units import Duration, Size
 from millpond.wire import requests as ask
@@ -60,7 +61,7 @@ class RemotePond(ConsumerFace, WithFiles, WithoutDatasets):
     def create_stream(
         self,
         name: str,
-        schema: pa.Schema | None = None,
+        schema: GivenSchema | None = None,
         *,
         keys: Sequence[str] = (),
         event_time: str | None = None,
@@ -79,6 +80,7 @@ class RemotePond(ConsumerFace, WithFiles, WithoutDatasets):
     ) -> RemoteStream:
         """Create a stream. Without a schema it takes raw events: time, headers, body.
 
+        `schema`: Arrow's, or as text: "vid string NOT NULL, temp double".
         `keys`: columns to look records up by, the first one primary (it decides the streamlet). `settle`: when it
         moves to the archive by itself; None means never. `partition`: the time that one directory of objects covers,
         by `event_time` where given, else by time of ingestion. `memory`: how much of it may be held in memory.
@@ -88,6 +90,7 @@ class RemotePond(ConsumerFace, WithFiles, WithoutDatasets):
         `indexes`: what is known of settled objects besides the range of every ordered column, so that queries leave
         objects out: `[Values("city")]`, or "values:city". `layout`: which rows share an object: `KdTree("lat", "lon")`.
         """
+        schema = given_schema(schema)
         wanted = new_definition(
             name,
             schema,
@@ -146,7 +149,7 @@ class RemotePond(ConsumerFace, WithFiles, WithoutDatasets):
     def alter_stream(
         self,
         name: str,
-        schema: pa.Schema | None = None,
+        schema: GivenSchema | None = None,
         *,
         ttl: Duration | EllipsisType | None = ...,
         indexes: Sequence[GivenSpec] | EllipsisType = ...,
@@ -158,6 +161,7 @@ class RemotePond(ConsumerFace, WithFiles, WithoutDatasets):
         effect at once: what is older is not given out any more, and dropped soon after. `indexes`: all that there are
         from now on; `stream.rebuild_indexes()` makes their entries for what has settled before. `layout`: that of what
         settles from now on; None: none."""
+        schema = given_schema(schema)
         request = ask.Alter(
             check_name(name),
             schema_arrow=None if schema is None else encode_schema(check_schema(schema)),

@@ -76,7 +76,10 @@ _INSTEAD: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 def check_schema(schema: pa.Schema) -> pa.Schema:
     """`schema` without metadata if a stream may have it; `InvalidSchema` naming the column otherwise."""
     if not isinstance(schema, pa.Schema):
-        raise InvalidSchema(f"a schema must be a pyarrow.Schema, got {type(schema).__name__}", hint="pa.schema([...])")
+        raise InvalidSchema(
+            f"a schema must be a pyarrow.Schema, got {type(schema).__name__}",
+            hint='pa.schema([...]), or text: "vid string, temp double"',
+        )
     if not 1 <= len(schema) <= COLUMNS_MAX:
         raise InvalidSchema(f"a schema has 1 to {COLUMNS_MAX} columns, this one {len(schema)}", hint="split the stream")
     fields = list(schema)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -52,6 +52,8 @@ TYPES: dict[str, pa.DataType] = {
 DECIMALS = ("decimal", "dec", "numeric")
 # Spark's: a decimal without precision.
 DECIMAL_DEFAULT = (10, 0)
+GivenSchema: TypeAlias = pa.Schema | str
+
 # Text from a stranger must not exhaust the stack; streams allow less (see model.schema).
 DEPTH_MAX = 64
 
@@ -64,6 +66,11 @@ def parse_schema(text: str) -> pa.Schema:
     parser = _Parser(text)
     fields = parser.columns(end=None)
     return pa.schema(fields)
+
+
+def given_schema(schema: GivenSchema | None) -> pa.Schema | None:
+    """A schema as users give one: Arrow's, or as text."""
+    return parse_schema(schema) if isinstance(schema, str) else schema
 
 
 def parse_type(text: str) -> pa.DataType:

@@ -26,6 +26,7 @@ from millpond.ingest.producer import Producer
 from millpond.log.embedded.engine import EmbeddedLog
 from millpond.model.definition import Durability, Settle, StreamDefinition, altered_definition, new_definition
 from millpond.model.names import check_name
+from millpond.model.schema_text import GivenSchema, given_schema
 from millpond.model.spec import GivenSpec
 from millpond.model.stored_definition import encode_definition
 from millpond.model.units import Duration, Size
@@ -103,7 +104,7 @@ class Pond(ConsumerFace, WithFiles, WithDatasets):
     def create_stream(
         self,
         name: str,
-        schema: pa.Schema | None = None,
+        schema: GivenSchema | None = None,
         *,
         keys: Sequence[str] = (),
         event_time: str | None = None,
@@ -122,6 +123,7 @@ class Pond(ConsumerFace, WithFiles, WithDatasets):
     ) -> Stream:
         """Create a stream. Without a schema it takes raw events: time, headers, body.
 
+        `schema`: Arrow's, or as text: "vid string NOT NULL, temp double".
         `keys`: columns to look records up by, the first one primary (it decides the streamlet). `settle`: when it
         moves to the archive by itself; None means never. `partition`: the time that one directory of objects covers,
         by `event_time` where given, else by time of ingestion. `memory`: how much of it may be held in memory.
@@ -131,6 +133,7 @@ class Pond(ConsumerFace, WithFiles, WithDatasets):
         `indexes`: what is known of settled objects besides the range of every ordered column, so that queries leave
         objects out: `[Values("city")]`, or "values:city". `layout`: which rows share an object: `KdTree("lat", "lon")`.
         """
+        schema = given_schema(schema)
         definition = new_definition(
             name,
             schema,
@@ -181,7 +184,7 @@ class Pond(ConsumerFace, WithFiles, WithDatasets):
     def alter_stream(
         self,
         name: str,
-        schema: pa.Schema | None = None,
+        schema: GivenSchema | None = None,
         *,
         ttl: Duration | EllipsisType | None = ...,
         indexes: Sequence[GivenSpec] | EllipsisType = ...,
@@ -197,7 +200,7 @@ class Pond(ConsumerFace, WithFiles, WithDatasets):
             stream = self.stream(name)
             definition = altered_definition(
                 stream.definition,
-                schema,
+                given_schema(schema),
                 ttl,
                 indexes if isinstance(indexes, EllipsisType) else checked_indexes(indexes),
                 layout if layout is None or isinstance(layout, EllipsisType) else checked_layout(layout),
