@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import millpond
@@ -174,3 +175,39 @@ def test_queries_of_many_threads_are_all_on_record(ponds: Ponds) -> None:
         thread.join()
     assert len(asked(pond)) + pond.history.dropped == 200
     assert pond.history.dropped == 0
+
+
+@pytest.mark.embedded
+def test_a_busy_stream_leaves_the_others_their_history(ponds: Ponds) -> None:
+    pond = ponds(query_history_max=20)
+    quiet, few, busy = (pond.create_stream(f"grid/{name}", METERS) for name in ("quiet", "few", "busy"))
+    for n in range(9):
+        quiet.scan(f"temp > {n}")
+    few.scan("temp > 1000")
+    pond.history.write()
+    for n in range(200):
+        busy.scan(f"temp > {n}")
+        pond.history.write()
+    starts, heads = pond.log.starts(history.QUERIES.id), pond.log.heads(history.QUERIES.id)
+    assert heads[0] - starts[0] <= 25
+    found = pond.queries("grid/quiet").to_pylist()
+    assert [predicates.decode(one["predicate"]) for one in found] == [Compare(">", "temp", float(n)) for n in range(9)]
+    assert pond.queries("grid/few").num_rows == 1
+    newest = [predicates.decode(one["predicate"]) for one in pond.queries("grid/busy").to_pylist()]
+    assert newest == [Compare(">", "temp", float(n)) for n in range(190, 200)]
+
+
+@pytest.mark.parametrize(
+    ("owners", "most", "kept"),
+    [
+        ([], 3, []),
+        ([1, 1, 1, 1], 3, [1, 2, 3]),
+        ([1, 2, 1, 1, 1], 3, [1, 3, 4]),
+        ([1, 1, 2, 2, 2, 2], 4, [0, 1, 4, 5]),
+        ([1, 2, 3, 4], 2, [2, 3]),
+        ([1, 2, 3], 9, [0, 1, 2]),
+    ],
+)
+def test_room_is_shared_fairly(owners: list[int], most: int, kept: list[int]) -> None:
+    keep = history.fair_share(np.array(owners, np.int64), most)
+    assert np.flatnonzero(keep).tolist() == kept

@@ -6,7 +6,10 @@ counted. Without a background notes wait until somebody asks for the history, or
 synced: a power cut may take the last ones.
 
 Bounded: `query_history_max` records, none of them older than `query_history_seconds`, and a quarter more before the
-oldest are let go of. `query_history_max=0` turns it off. Records hold predicates with their literals, which may tell
+oldest are let go of. The room is the streams' in equal shares, and what one does not need is the others': a stream that
+is asked all day leaves the others their history. So some older records may have to outlast newer ones, and are then
+written once more behind them; after a crash in between they are there twice, and count once.
+`query_history_max=0` turns it off. Records hold predicates with their literals, which may tell
 what somebody looked for: only who may administrate a stream is shown them.
 """
 
@@ -18,6 +21,8 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -101,12 +106,14 @@ class QueryHistory:
     def read(self, stream_id: int | None = None) -> pa.Table:
         """The records, oldest first; those of one stream, if it is named."""
         self.write()
-        found = self._records()
-        found = found.slice(max(0, found.num_rows - self._kept_max))
-        wanted = pc.greater_equal(found["time"], self._oldest())
-        if stream_id is not None:
-            wanted = pc.and_(wanted, pc.equal(found["stream_id"], stream_id))
-        return found.filter(wanted)
+        found = self._kept(self._records())
+        return found if stream_id is None else found.filter(pc.equal(found["stream_id"], stream_id))
+
+    def _kept(self, records: pa.Table) -> pa.Table:
+        """Those that are neither too old nor more than their stream's share, oldest first, each once."""
+        fresh = records.filter(pc.greater_equal(records["time"], self._oldest()))
+        fresh = fresh.group_by(fresh.schema.names, use_threads=False).aggregate([]).sort_by("time")
+        return fresh.filter(fair_share(np.asarray(fresh["stream_id"]), self._kept_max)).cast(QUERIES.schema)
 
     def _records(self) -> pa.Table:
         batches = [
@@ -127,9 +134,33 @@ class QueryHistory:
         """Let go of what is too old or too much; looked for once there is a quarter more than may be kept."""
         for offsets in self._ranges().values():
             if len(offsets) > self._kept_max + self._kept_max // 4:
-                times = self._records()["time"]
-                fresh = pc.sum(pc.greater_equal(times, self._oldest())).as_py() or 0
-                self._log.release(QUERIES.id, {0: offsets.stop - min(fresh, self._kept_max)})
+                records = self._records()
+                kept = self._kept(records)
+                if kept.equals(records.slice(records.num_rows - kept.num_rows)):
+                    self._log.release(QUERIES.id, {0: offsets.stop - kept.num_rows})
+                    continue
+                now = self._clock.now_micros()
+                parts = self._ingest.prepare(kept, now)
+                self._log.append(QUERIES.id, parts, ingest_micros=now, durability="memory")
+                self._log.release(QUERIES.id, {0: offsets.stop})
+
+
+def fair_share(owners: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.bool_]:
+    """Which of these to keep, oldest first, if there is room for so many: the newest of each owner, up to one and the
+    same number, which is the largest for which there is room."""
+    _, owner, counts = np.unique(owners, return_inverse=True, return_counts=True)
+    each, room = most, most
+    for done, count in enumerate(np.sort(counts).tolist()):
+        each = room // (len(counts) - done)
+        if count > each:
+            break
+        each, room = max(each, count), room - count
+    order = np.argsort(owner, kind="stable")
+    after = np.empty(len(owners), np.int64)  # how many newer ones its owner has
+    after[order] = np.repeat(np.cumsum(counts), counts) - 1 - np.arange(len(owners))
+    keep: npt.NDArray[np.bool_] = after < max(each, 1)
+    keep[np.flatnonzero(keep)[: max(0, int(np.count_nonzero(keep)) - most)]] = False  # more owners than room
+    return keep
 
 
 def _row(at_micros: int, definition: StreamDefinition, note: QueryNote) -> list[dict[str, Any]]:
