@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from millpond.model.definition import Settle, StreamDefinition
     from millpond.model.offsets import OffsetRange
     from millpond.model.units import Bytes, Seconds
-    from millpond.pond.dataset import Dataset
     from millpond.pond.opening import open_pond as open
     from millpond.pond.pond import Pond
     from millpond.pond.stream import Stream
     from millpond.query import ObjectMap, QueryReport, Snapshot, StreamReader
     from millpond.spark.pipelines.declare import pipeline, sql_pipeline
+    from millpond.wire.dataset import Dataset
 
 __version__ = "0.1.0"
 
@@ -55,7 +55,7 @@ _HOMES = {
     "Layout": ("millpond.archive.layout.layout", "Layout"),
     "IndexKind": ("millpond.archive.index.kind", "IndexKind"),
     "MinMax": ("millpond.archive.index.range", "MinMax"),
-    "Dataset": ("millpond.pond.dataset", "Dataset"),
+    "Dataset": ("millpond.wire.dataset", "Dataset"),
     "MillpondError": ("millpond.errors", "MillpondError"),
     "OffsetRange": ("millpond.model.offsets", "OffsetRange"),
     "Pond": ("millpond.pond.pond", "Pond"),

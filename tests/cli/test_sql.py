@@ -11,6 +11,7 @@ import pytest
 
 from millpond.errors import SparkUnavailable
 from tests.cli.conftest import Commands, readings
+from tests.serving import serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,3 +118,21 @@ def test_files_of_others_are_indexed_and_queried(asked: Commands, tmp_path: Path
     asked("dataset", "drop", "weather")
     assert asked("dataset", "status", "weather", "--json", code=3).error["code"] == "dataset-not-found"
     assert asked("datasets", "--json").several == []
+
+
+def test_files_of_others_are_indexed_for_a_served_pond(asked: Commands, tmp_path: Path) -> None:
+    (tmp_path / "weather").mkdir()
+    for at in range(2):
+        (tmp_path / "weather" / f"{at}.csv").write_text(f"{at}\n")
+    with serving(asked.path) as served:
+        asked.environment["MILLPOND_POND"] = served.url
+        made = asked(
+            "index", str(tmp_path / "weather"), "--format", "csv", "--schema", "n int", "--index", "minmax:n", "--json"
+        ).one
+        assert (made["name"], made["files"]) == ("weather", 2)
+        said = asked("sql", "SELECT count(*) AS n FROM weather WHERE n = 1", "--json")
+        assert said.several == [{"n": 1}]
+        assert "read 1 of 2 objects" in said.talk
+        assert "0 were read" in asked("dataset", "refresh", "weather").out
+        asked("dataset", "drop", "weather")
+        assert asked("datasets", "--json").several == []

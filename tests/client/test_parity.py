@@ -33,7 +33,11 @@ INNER = {
     "submit_batch",
 }
 # What a connected one has beyond: of the node, or because connections are lost.
-BEYOND: dict[type, set[str]] = {RemotePond: {"node", "tokens"}, RemoteStream: {"forget", "stage"}, RemoteReader: set()}
+BEYOND: dict[type, set[str]] = {
+    RemotePond: {"node", "tokens", "served_datasets"},
+    RemoteStream: {"forget", "stage"},
+    RemoteReader: set(),
+}
 PARAMETERS_BEYOND = {("RemoteStream", "read"): {"give_up"}}
 
 PAIRS = [(Pond, RemotePond), (Stream, RemoteStream), (StreamReader, RemoteReader)]

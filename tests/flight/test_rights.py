@@ -12,6 +12,7 @@ from pyarrow import flight
 
 from millpond.errors import Forbidden, Unauthenticated
 from millpond.wire import bulk_requests as bulk
+from millpond.wire import dataset_requests as dataset
 from millpond.wire import group_requests as group
 from millpond.wire import relayout_requests as relayout
 from millpond.wire import requests as ask
@@ -55,6 +56,19 @@ FIELDS: dict[type, dict[str, Any]] = {
     group.ResetGroup: {"group": "g", "to": "latest"},
     group.DeleteGroup: {"group": "g"},
     group.CommitTransaction: {"stages": (), "streams": (), "producer": "p", "sequence": 1},
+    dataset.DescribeDataset: {"dataset": "d", "id": "i"},
+    dataset.CreateDataset: {"definition": "{}"},
+    dataset.ChangeDataset: {
+        "dataset": "d",
+        "id": "i",
+        "version": 0,
+        "change": "c",
+        "piece": 0,
+        "pieces": 1,
+        "data": "",
+    },
+    dataset.DropDataset: {"dataset": "d", "id": "i"},
+    dataset.DatasetEntries: {"dataset": "d", "id": "i"},
     ask.Get: {"key": "m-1"},
     ask.ReadSegment: {"segment": "x"},
 }

@@ -46,7 +46,7 @@ def index(
       millpond index "/data/2017/*.parquet" --format parquet --index boxes:lat,lon --name weather
     """
     session = session_of(context)
-    with session.open_here() as pond, _spark(session, memory) as spark:
+    with session.open() as pond, _spark(session, memory) as spark:
         with session.output.progress("indexing", unit="files") as bar:
             made = pond.index(
                 path,
@@ -101,7 +101,7 @@ def refresh(context: typer.Context, name: DatasetName, memory: Memory = "2g") ->
       millpond dataset refresh weather
     """
     session = session_of(context)
-    with session.open_here() as pond:
+    with session.open() as pond:
         found = pond.dataset(name)
         with _spark(session, memory) as spark, session.output.progress("indexing", unit="files") as bar:
             report: RefreshReport = found.refresh(spark, progress=bar.at)

@@ -16,6 +16,7 @@ from millpond.errors import PondClosed, Unavailable
 from millpond.flight.follower import Follower
 from millpond.flight.link import FlightLink
 from millpond.wire.bulk_requests import CommitLoad, CommitStaged
+from millpond.wire.dataset_requests import ChangeDataset, DropDataset
 from millpond.wire.desk import Batches
 from millpond.wire.relayout_requests import Analyse, BeginRelayout, CommitRelayout, Relayout
 from millpond.wire.requests import Call, Drop, Fetch, Read, RebuildIndexes, Settle, Truncate, Vacuum, Verify
@@ -34,6 +35,8 @@ LONG = (
     Relayout,
     BeginRelayout,
     CommitRelayout,
+    ChangeDataset,
+    DropDataset,
 )
 LONG_SECONDS = 3_600.0
 

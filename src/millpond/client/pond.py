@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millpond.archive.specs import given_indexes, given_layout
 from millpond.client.connection import Connection
-from millpond.client.datasets import WithoutDatasets
+from millpond.client.datasets import RemoteShelf, dataset_jobs
 from millpond.client.files import ServedFile
 from millpond.client.groups import RemoteGroupDesk
 from millpond.client.pipelines import RemoteBoard
@@ -23,6 +23,7 @@ from millpond.client.served import StreamForSpark
 from millpond.client.stream import RemoteStream
 from millpond.client.tokens import RemoteTokens
 from millpond.client.watch import Listing, Watch
+from millpond.clock import SystemClock
 from millpond.consume.face import ConsumerFace
 from millpond.consume.protocol import GroupDesk
 from millpond.errors import Forbidden, MillpondError
@@ -36,6 +37,8 @@ from millpond.model.spec import GivenSpec
 from millpond.model.units import Duration, Size
 from millpond.wire import requests as ask
 from millpond.wire.answers import DropPlan, Node, StreamInfo
+from millpond.wire.dataset import Dataset
+from millpond.wire.dataset_face import WithDatasets
 from millpond.wire.served import Change
 from millpond.wire.status import PondStatus, VerifyReport
 
@@ -44,8 +47,10 @@ DEFAULT_SETTLE = Settle()
 Progress = Callable[[str, int, int], None]
 
 
-class RemotePond(ConsumerFace, WithFiles, WithoutDatasets):
+class RemotePond(ConsumerFace, WithFiles, WithDatasets):
     """Made by `millpond.connect`. Thread-safe; a context manager that closes it."""
+
+    _jobs = staticmethod(dataset_jobs)
 
     def __init__(self, connection: Connection, node: Node) -> None:
         self._connection, self._node = connection, node
@@ -55,6 +60,8 @@ class RemotePond(ConsumerFace, WithFiles, WithoutDatasets):
         self.pipelines = RemoteBoard(connection)
         self._watch = Watch(self._listing)
         self._groups = RemoteGroupDesk(connection, self.stream)
+        self._clock = SystemClock()
+        self._datasets = RemoteShelf(connection, self._clock, node.pond)
 
     # Streams.
 
@@ -233,13 +240,27 @@ class RemotePond(ConsumerFace, WithFiles, WithoutDatasets):
         """The streams in the order of their ids."""
         return [StreamForSpark(stream) for stream in sorted(self.streams(), key=lambda stream: stream.id)]
 
+    def served_datasets(self) -> list[Dataset]:
+        """For Spark's views: none for who may not read the pond as a whole."""
+        try:
+            return self.datasets()
+        except Forbidden:
+            return []
+
     def on_change(self, callback: Callable[[Change], None]) -> Callable[[], None]:
         """Call `callback` after each stream is created, altered or dropped, which is looked for once a second. Returns
         how to stop it."""
         return self._watch.add(callback)
 
     def _listing(self) -> Listing:
-        return {info.name: (info.id, info.schema_version) for info in self._infos()}
+        streams = {info.name: (info.id, info.schema_version) for info in self._infos()}
+        return streams | {f"data set {each.name}": (int(each.id, 16), 0) for each in self.served_datasets()}
+
+    def _check_open(self) -> None:
+        _ = self._connection.link
+
+    def _tell(self, change: Change) -> None:
+        self._watch.look()
 
     # Looking after it.
 

@@ -1,4 +1,4 @@
-"""The data sets of a pond, and the methods by which a pond shows them.
+"""The data sets of a pond, in its directory.
 
 Each has a directory under `datasets/`, which its definition makes a data set: one without a definition was dropped, or
 never came to be, and is removed when the pond looks at its data sets for the first time.
@@ -6,24 +6,24 @@ never came to be, and is removed when the pond looks at its data sets for the fi
 
 from __future__ import annotations
 
-import abc
 import importlib
 import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Iterator
+from types import ModuleType
 
-from millpond.archive.dataset.definition import DatasetDefinition
+import msgspec
+
+from millpond.archive.dataset.definition import FORMATS, DatasetDefinition
 from millpond.archive.dataset.store import FILE, DatasetStore
 from millpond.clock import Clock
-from millpond.errors import Damaged, DatasetExists, DatasetNotFound, InvalidName, MillpondError
-from millpond.model.names import PART_LENGTH_MAX, check_name
-from millpond.model.spec import GivenSpec
-from millpond.pond.dataset import Dataset, Progress, active
+from millpond.errors import Damaged, DatasetExists, DatasetNotFound, InvalidInput, MillpondError
+from millpond.model.names import check_name
 from millpond.storage import Storage
+from millpond.wire.dataset import Dataset
+from millpond.wire.dataset_face import Made, WithDatasets
 from millpond.wire.served import Change
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Datasets:
             names = ", ".join(sorted(known)[:8]) or "none yet"
             raise DatasetNotFound(f"no data set {wanted!r}", hint=f"data sets: {names}")
 
-    def create(self, name: str, made: Callable[[Callable[[DatasetDefinition], DatasetStore]], DatasetStore]) -> Dataset:
+    def create(self, name: str, made: Made) -> Dataset:
         """A new one: `made` is given what keeps a definition. It may take hours: nobody else waits for it."""
         with self._lock:
             if name in self._known() or name in self._making:
@@ -74,7 +74,7 @@ class Datasets:
                 )
             self._making.add(name)
         try:
-            found = Dataset(made(self._make), self._clock, self._pond_id)
+            found = Dataset(made(self._make), self._clock, self._pond_id, dataset_jobs)
             with self._lock:
                 self._known()[name] = found
             return found
@@ -90,6 +90,15 @@ class Datasets:
             del self._known()[kept]
         found.drop()
         return kept
+
+    def keep(self, definition: DatasetDefinition) -> Dataset:
+        """One that somebody elsewhere describes; nothing is known of its files yet."""
+        given = msgspec.structs.replace(definition, version=0, entries=(), indexed_micros=0)
+        if not _OURS.fullmatch(given.directory) or given.files not in FORMATS:
+            raise InvalidInput(
+                f"not a data set: {given.directory!r} of {given.files!r}", hint="pond.index(...) makes one"
+            )
+        return self.create(check_name(given.name), lambda make: make(given))
 
     def _make(self, definition: DatasetDefinition) -> DatasetStore:
         return DatasetStore.create(self._storage, os.path.join(self._root, definition.directory), definition)
@@ -107,88 +116,31 @@ class Datasets:
                     self._storage.remove_tree(directory)
                 continue
             try:
-                yield Dataset(DatasetStore.open(self._storage, directory), self._clock, self._pond_id)
+                yield Dataset(DatasetStore.open(self._storage, directory), self._clock, self._pond_id, dataset_jobs)
             except (MillpondError, OSError) as error:
                 told = error if isinstance(error, MillpondError) else Damaged(f"{directory}: {error}")
                 logger.warning("a data set cannot be used: %s", told.message)
                 self._damaged[name] = told
 
 
-class WithDatasets(abc.ABC):
-    """The methods of a pond that are about data sets."""
+def dataset_jobs() -> ModuleType:
+    """What Spark does for data sets."""
+    return importlib.import_module("millpond.spark.datasets")
+
+
+class PondDatasets(WithDatasets):
+    """The methods of an embedded pond."""
 
     _datasets: Datasets
-    _clock: Clock
+    _jobs = staticmethod(dataset_jobs)
 
-    @abc.abstractmethod
-    def _changing(self) -> AbstractContextManager[None]: ...
+    @property
+    def clock(self) -> Clock:
+        return self._clock
 
-    @abc.abstractmethod
-    def _check_open(self) -> None: ...
-
-    @abc.abstractmethod
-    def _tell(self, change: Change) -> None: ...
-
-    def index(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        format: str,
-        indexes: Sequence[GivenSpec] = (),
-        name: str | None = None,
-        options: Mapping[str, object] | None = None,
-        schema: Any = None,
-        spark: Any = None,
-        progress: Progress | None = None,
-    ) -> Dataset:
-        """Index files that others wrote: a directory, a file, a pattern or a URL that Spark can read.
-
-        `format`: csv, json, parquet, orc or text. `options`: Spark's own for that format (`{"header": True}`); the time
-        zone of the session is kept with them. `schema`: a StructType, a pyarrow.Schema or a text ("vid string, temp
-        double"); without one Spark infers it, once. `indexes`: what is known of each file: `[MinMax("temp"),
-        Values("city")]`. Partitions in the names of directories (`dt=2017-08-21/`) need none. `name`: by default the
-        last part of the path. `progress(files done, files in all)` is called on the way.
-        """
+    def keep_dataset(self, definition: DatasetDefinition) -> Dataset:
+        """For those who describe its files elsewhere."""
         self._check_open()
-        chosen = check_name(name if name is not None else name_of(os.fspath(path)))
-        session = active(spark)
-        ours = importlib.import_module("millpond.spark.datasets")
-
-        def made(make: Callable[[DatasetDefinition], DatasetStore]) -> DatasetStore:
-            store: DatasetStore = ours.create(
-                make, chosen, path, format, indexes, options, schema, session, self._clock, progress
-            )[0]
-            return store
-
-        found = self._datasets.create(chosen, made)
-        self._tell(Change("created", chosen))
+        found = self._datasets.keep(definition)
+        self._tell(Change("created", found.name))
         return found
-
-    def dataset(self, name_or_path: str | os.PathLike[str]) -> Dataset:
-        """The data set of that name, or over that path; `DatasetNotFound` if there is none."""
-        self._check_open()
-        return self._datasets.get(os.fspath(name_or_path))
-
-    def datasets(self) -> list[Dataset]:
-        """All data sets, by name."""
-        self._check_open()
-        return self._datasets.all()
-
-    def drop_dataset(self, name: str) -> None:
-        """Forget a data set, with all that is known of its files. The files themselves are not touched."""
-        self._check_open()
-        self._tell(Change("dropped", self._datasets.drop(name)))
-
-    def served_datasets(self) -> list[Dataset]:
-        """For Spark's views."""
-        return self.datasets()
-
-
-def name_of(path: str) -> str:
-    """A name from the last part of a path that can be part of one."""
-    for part in reversed(re.split(r"[/\\]", path)):
-        stem = part if part.startswith(".") else part.split(".")[0]
-        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", stem).strip("_.-")
-        if name and not re.search(r"[*?{\[]", part):
-            return name[:PART_LENGTH_MAX]
-    raise InvalidName(f"{path!r} has no part that could be a name", hint="give a name")

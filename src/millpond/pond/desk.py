@@ -27,6 +27,7 @@ from millpond.model.query_note import QueryNote
 from millpond.model.stored_definition import encode_definition
 from millpond.pond.bounds import Bounds
 from millpond.pond.bulk_desk import bulk_calls, stage
+from millpond.pond.dataset_desk import DatasetDesk
 from millpond.pond.definition_calls import definition_calls
 from millpond.pond.file_calls import file_calls
 from millpond.pond.gate import Gate
@@ -39,6 +40,7 @@ from millpond.query.snapshot import Snapshot
 from millpond.wire import requests as ask
 from millpond.wire.access import Caller, check
 from millpond.wire.answers import MARK, Counted, Node, SettlePlan, SnapshotMark, StreamInfo
+from millpond.wire.dataset_requests import DatasetEntries
 from millpond.wire.desk import Batches, Intake, PatientReader
 from millpond.wire.group_requests import PollGroup
 from millpond.wire.live import live_batches
@@ -89,11 +91,13 @@ class PondDesk:
             ask.RevokeToken: lambda caller, request: gate.revoke(request.token),
         }
         groups = GroupRequests(pond, self._stream)
+        datasets = DatasetDesk(pond, pond.clock)
         self._calls |= (
             definition_calls(pond, self._stream, bounds)
             | bulk_calls(self._stream)
             | relayout_calls(self._stream)
             | groups.calls()
+            | datasets.calls()
             | pipeline_calls(pond.pipelines, _sees)
         )
         self._fetches: dict[type[ask.Request], Callable[[Any], Batches]] = {
@@ -105,6 +109,7 @@ class PondDesk:
             ask.Queries: lambda request: _whole(pond.queries(request.stream)),
             PlanRelayout: lambda request: relayout_plan(self._stream(request), request),
             PollGroup: groups.poll,
+            DatasetEntries: datasets.entries,
         }
 
     # Who calls, and whether they may.

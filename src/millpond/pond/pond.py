@@ -33,7 +33,7 @@ from millpond.model.units import Duration, Size
 from millpond.pond.background import Background
 from millpond.pond.catalog import AUDIT, CATALOG, OWN_STREAMS, Catalog
 from millpond.pond.consumed import PondStreams
-from millpond.pond.datasets import Datasets, WithDatasets
+from millpond.pond.datasets import Datasets, PondDatasets
 from millpond.pond.desk import PondDesk
 from millpond.pond.directory import PondDirectory
 from millpond.pond.file_calls import HereFile
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 DEFAULT_SETTLE = Settle()
 
 
-class Pond(ConsumerFace, WithFiles, WithDatasets):
+class Pond(ConsumerFace, WithFiles, PondDatasets):
     """Made by `millpond.open`. Thread-safe; a context manager that closes it."""
 
     def __init__(

@@ -18,6 +18,7 @@ import msgspec
 from millpond.wire import pipelines
 from millpond.wire.access import Right
 from millpond.wire.bulk_requests import BulkCall
+from millpond.wire.dataset_requests import DatasetCall, DatasetEntries
 from millpond.wire.definition_requests import Alter, ColumnSpec, Create, Schema, SettleSpec
 from millpond.wire.file_requests import FileCall
 from millpond.wire.group_requests import GroupCall, PollGroup
@@ -252,6 +253,7 @@ Call = (
     | Verify
     | TakeSnapshot
     | BulkCall
+    | DatasetCall
     | FileCall
     | GroupCall
     | NoteQuery
@@ -318,7 +320,7 @@ class Queries(StreamRequest, frozen=True, tag="queries"):
     right: ClassVar[Right | None] = "admin"
 
 
-Fetch = Scan | Get | ReadSegment | Objects | Audit | Queries | PlanRelayout | PollGroup
+Fetch = Scan | Get | ReadSegment | Objects | Audit | Queries | PlanRelayout | PollGroup | DatasetEntries
 
 
 # Records from a place on, and records in.

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 import millpond
 from millpond.errors import InvalidInput, InvalidName, InvalidSchema, InvalidValue, MillpondError
-from tests.serving import serving
 from tests.spark.datasets.conftest import numbers
 
 HEADER = {"header": True}
@@ -90,18 +89,6 @@ def test_a_damaged_file_fails_the_job_and_is_named(spark: SparkSession, pond: mi
     with pytest.raises(InvalidInput, match=r"bad\.parquet"):
         pond.index(data / "good", format="parquet", schema="id long", indexes=["minmax:id"], spark=spark)
     assert pond.datasets() == []
-
-
-def test_a_connected_pond_refuses(pond_dir: Path) -> None:
-    with serving(pond_dir) as served, millpond.connect(served.url) as pond:
-        for call in (
-            lambda: pond.index("data", format="csv"),
-            lambda: pond.dataset("data"),
-            pond.datasets,
-            lambda: pond.drop_dataset("data"),
-        ):
-            with pytest.raises(InvalidInput, match="connected pond cannot"):
-                call()
 
 
 def test_a_closed_pond_refuses(spark: SparkSession, pond: millpond.Pond, data: Path) -> None:

@@ -37,7 +37,7 @@ FILES_MAX = 16
 
 
 class DatasetStore:
-    """Thread-safe for reading; changes are made by one thread at a time."""
+    """A `DatasetKeeper`. Thread-safe for reading; changes are made by one thread at a time."""
 
     def __init__(self, storage: Storage, directory: str, definition: DatasetDefinition) -> None:
         self._storage, self._directory = storage, directory
@@ -60,8 +60,16 @@ class DatasetStore:
         return store
 
     @property
+    def directory(self) -> str:
+        """Where it is kept."""
+        return self._directory
+
+    @property
     def definition(self) -> DatasetDefinition:
         return self._definition
+
+    def renew(self) -> None:
+        """Nobody else changes it."""
 
     def entries(self) -> tuple[DatasetDefinition, pa.Table]:
         """All entries, one per path, and the definition that they belong to."""

@@ -22,6 +22,7 @@ from typing import Any
 from millpond.archive.checksums import checksum
 from millpond.archive.index.entries import DIRECTORY
 from millpond.archive.index.view import Place
+from millpond.errors import InvalidInput
 from millpond.storage.protocol import Storage
 
 # Blobs that were read and are kept, of one stream.
@@ -101,6 +102,15 @@ class BlobWriter:
     def __init__(self, block: int) -> None:
         self._block = block
         self._data = bytearray()
+
+    @classmethod
+    def given(cls, name: str, data: bytes) -> BlobWriter:
+        """Those that somebody else has gathered, to be put under the name that their entries say."""
+        if not NAME.match(name):
+            raise InvalidInput(f"{name!r} is no name of blobs", hint="send the name that the entries have")
+        made = cls(0)
+        made.name, made._data = name, bytearray(data)
+        return made
 
     @cached_property
     def name(self) -> str:

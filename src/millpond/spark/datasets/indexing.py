@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 
 from millpond.archive.dataset.definition import DatasetDefinition
 from millpond.archive.dataset.files import Listing, Matched, match
+from millpond.archive.dataset.keeper import DatasetKeeper
 from millpond.archive.dataset.kinds import checked_specs, kinds_of, used_columns
 from millpond.archive.dataset.report import RefreshReport
-from millpond.archive.dataset.store import DatasetStore
 from millpond.archive.index.blobs import BlobWriter
 from millpond.archive.index.entries import ROWS
 from millpond.archive.index.minmax import entry_columns
@@ -57,7 +57,7 @@ _FRESH_MILLIS = 2_000
 
 
 def create(
-    make: Callable[[DatasetDefinition], DatasetStore],
+    make: Callable[[DatasetDefinition], DatasetKeeper],
     name: str,
     path: Any,
     files: str,
@@ -67,7 +67,7 @@ def create(
     spark: SparkSession,
     clock: Clock,
     progress: Progress | None,
-) -> tuple[DatasetStore, RefreshReport]:
+) -> tuple[DatasetKeeper, RefreshReport]:
     """A new data set: `make` keeps its definition."""
     jvm = Jvm(spark)
     where, kept = place(path), kept_options(spark, options)
@@ -102,7 +102,7 @@ def create(
         raise
 
 
-def refresh(store: DatasetStore, spark: SparkSession, clock: Clock, progress: Progress | None = None) -> RefreshReport:
+def refresh(store: DatasetKeeper, spark: SparkSession, clock: Clock, progress: Progress | None = None) -> RefreshReport:
     """Bring the entries in step with the files that are there."""
     jvm = Jvm(spark)
     definition, entries = store.entries()
@@ -110,7 +110,7 @@ def refresh(store: DatasetStore, spark: SparkSession, clock: Clock, progress: Pr
     return _Round(store, Reader(jvm, definition), clock, progress).run(entries, everything=False)
 
 
-def rebuild(store: DatasetStore, spark: SparkSession, clock: Clock, progress: Progress | None = None) -> RefreshReport:
+def rebuild(store: DatasetKeeper, spark: SparkSession, clock: Clock, progress: Progress | None = None) -> RefreshReport:
     """Describe every file anew, as this session reads it."""
     jvm = Jvm(spark)
     definition = store.definition
@@ -120,7 +120,11 @@ def rebuild(store: DatasetStore, spark: SparkSession, clock: Clock, progress: Pr
 
 
 def add_index(
-    store: DatasetStore, given: Sequence[GivenSpec], spark: SparkSession, clock: Clock, progress: Progress | None = None
+    store: DatasetKeeper,
+    given: Sequence[GivenSpec],
+    spark: SparkSession,
+    clock: Clock,
+    progress: Progress | None = None,
 ) -> RefreshReport:
     """More indexes; one of the same kind and columns takes the place of the one that is there."""
     reader = Reader(Jvm(spark), store.definition)
@@ -129,7 +133,7 @@ def add_index(
     return _with(store, (*kept, *added), spark, clock, progress)
 
 
-def drop_index(store: DatasetStore, keys: Sequence[str], clock: Clock) -> None:
+def drop_index(store: DatasetKeeper, keys: Sequence[str], clock: Clock) -> None:
     """Without indexes of these keys ("values(city)") or kinds ("values"). Nothing is read again."""
     specs = store.definition.specs
     gone = {spec.key for spec in specs if spec.key in keys or spec.kind in keys or str(spec) in keys}
@@ -154,7 +158,7 @@ def _belongs(column: str, gone: set[str], columns: set[str]) -> bool:
 
 
 def _with(
-    store: DatasetStore, specs: Sequence[Spec], spark: SparkSession, clock: Clock, progress: Progress | None
+    store: DatasetKeeper, specs: Sequence[Spec], spark: SparkSession, clock: Clock, progress: Progress | None
 ) -> RefreshReport:
     jvm = Jvm(spark)
     definition = msgspec.structs.replace(
@@ -192,7 +196,7 @@ def _check_reading(definition: DatasetDefinition, spark: SparkSession, jvm: Jvm)
 class _Round:
     """One run over the files of a data set."""
 
-    def __init__(self, store: DatasetStore, reader: Reader, clock: Clock, progress: Progress | None) -> None:
+    def __init__(self, store: DatasetKeeper, reader: Reader, clock: Clock, progress: Progress | None) -> None:
         self._store, self._reader, self._clock = store, reader, clock
         self._progress = progress or (lambda done, total: None)
         specs = reader.definition.specs

@@ -25,8 +25,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.archive.dataset.files import Listing, Matched, file_index, match
+from millpond.archive.dataset.keeper import DatasetKeeper
 from millpond.archive.dataset.kinds import kinds_of, used_columns
-from millpond.archive.dataset.store import DatasetStore
 from millpond.archive.index.entries import BYTES
 from millpond.archive.index.filters import Filter as ObjectFilter
 from millpond.archive.object_index import ObjectIndex
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 EMPTY = "(empty)"
 
 
-def dataset_frame(store: DatasetStore, pond_id: str, spark: SparkSession) -> DataFrame:
+def dataset_frame(store: DatasetKeeper, pond_id: str, spark: SparkSession) -> DataFrame:
     """A DataFrame of the data set; each query of it sees the files that are there when it is planned."""
     planner = planner_of(spark)
     definition, entries = store.entries()
@@ -91,7 +91,7 @@ class FilesSnapshot:
 class DatasetSource:
     """One data set in one session. Thread-safe."""
 
-    def __init__(self, planner: SessionPlanner, store: DatasetStore) -> None:
+    def __init__(self, planner: SessionPlanner, store: DatasetKeeper) -> None:
         self._planner, self._store = planner, store
         self._last: tuple[Any, FilesSnapshot] | None = None
 
@@ -123,7 +123,7 @@ class DatasetSource:
 
 
 def _snapshot(
-    listing: Listing, matched: Matched, reader: Reader, entries: pa.Table, store: DatasetStore
+    listing: Listing, matched: Matched, reader: Reader, entries: pa.Table, store: DatasetKeeper
 ) -> FilesSnapshot:
     specs = reader.definition.specs
     used = used_columns(specs, reader.columns)
