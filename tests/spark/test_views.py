@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import millpond
 from millpond.spark import Attachment
+from millpond.spark.planner import planner_of
 from tests.spark.conftest import METERS, readings
 
 
@@ -127,3 +130,26 @@ def test_a_pond_that_was_reopened_serves_frames_made_before(spark: SparkSession,
     with millpond.open(str(pond_dir), background=False) as pond:
         pond.stream("grid/meters").to_spark(spark)
         assert frame.count() == 20
+
+
+def test_nothing_of_a_closed_pond_is_held_on_to(spark: SparkSession, tmp_path: Path) -> None:
+    planner = planner_of(spark)
+    path = tmp_path / "closing"
+    with millpond.open(path, background=False) as pond:
+        stream = pond.create_stream("closing/meters", schema=METERS)
+        stream.append(readings(0, 5))
+        pond.attach(spark)
+        assert spark.sql("SELECT count(*) FROM closing_meters").collect()[0][0] == 5
+        key = planner.key(stream, stream.snapshot().settled)
+        assert key in planner._streams
+        assert key in planner._tables
+        assert id(pond) in planner.attachments
+    assert key not in planner._streams
+    assert key not in planner._tables
+    assert all(attachment._pond is not pond for attachment in planner.attachments.values())
+    with pytest.raises(Exception, match="is closed"):
+        spark.sql("SELECT count(*) FROM closing_meters").collect()
+    with millpond.open(path, background=False) as pond:
+        attached = pond.attach(spark)
+        assert spark.sql("SELECT count(*) FROM closing_meters").collect()[0][0] == 5
+        attached.detach()

@@ -69,8 +69,10 @@ class Watch:
             self.look()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, and tell everyone."""
         with self._lock:
+            for listener in list(self._listeners):
+                listener(Change("closed", ""))
             self._listeners.clear()
             self._stop.set()
             self._thread = None

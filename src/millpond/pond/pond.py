@@ -329,7 +329,8 @@ class Pond(ConsumerFace, WithFiles, PondDatasets):
         return sorted(self._stream_list(), key=lambda stream: stream.definition.id)
 
     def on_change(self, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `callback` after each stream is created, altered or dropped. Returns how to stop it."""
+        """Call `callback` after each stream is created, altered or dropped, and after the pond is closed. Returns how
+        to stop it."""
         with self._lock:
             self._listeners.append(callback)
         return lambda: self._forget(callback)
@@ -425,6 +426,7 @@ class Pond(ConsumerFace, WithFiles, PondDatasets):
                 self._log.close()
             finally:
                 self._directory.lock.release()
+                self._tell(Change("closed", ""))
         if failures:
             raise failures[0]
 

@@ -13,14 +13,14 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from millpond.errors import MillpondError
+from millpond.errors import MillpondError, PondClosed
 from millpond.model.offsets import OffsetRange
 from millpond.model.predicate import TRUE, Predicate
 from millpond.model.schema import OFFSET, stored_schema
@@ -111,6 +111,14 @@ class SessionPlanner:
             self._streams[key] = stream
         return key, self.table(key, settled), spark_schema(stored_schema(stream.definition.schema))
 
+    def release(self, streams: Iterable[ServedStream]) -> None:
+        """Let go of streams whose pond is closed, and of their objects in the JVM."""
+        gone = {id(stream) for stream in streams}
+        with self._lock:
+            for key in [key for key, stream in self._streams.items() if id(stream) in gone]:
+                del self._streams[key]
+                self._tables.pop(key, None)
+
     @staticmethod
     def key(stream: ServedStream, settled: SettledSnapshot) -> str:
         """What tells streams apart in the JVM. A root alone is one on each node."""
@@ -140,7 +148,9 @@ class SessionPlanner:
             if source is not None:
                 return source(figures)
             with self._lock:
-                stream = self._streams[key]
+                stream = self._streams.get(key)
+            if stream is None:
+                raise PondClosed(f"the pond of {key.partition(' ')[2]} is closed", hint="open and attach it again")
             snapshot = stream.snapshot()
             scan = PinnedScan(self, stream, snapshot, figures)
             rows = sum(map(len, snapshot.live.values()))

@@ -44,6 +44,7 @@ class Attachment:
         self._planner = planner
         self._lock = threading.Lock()
         self._views: dict[str, tuple[str, int, int]] = {}
+        self._opened: dict[str, ServedStream] = {}
         self._dataset_views: dict[str, tuple[str, str]] = {}
         self._stop = pond.on_change(self._changed)
         try:
@@ -79,6 +80,14 @@ class Attachment:
             self._stop()
             self._planner.attachments.pop(id(self._pond), None)
             return
+        if change.kind == "closed":
+            # The views stay, and say that it is closed: opened and attached again, the pond is found under them.
+            self._stop()
+            self._planner.attachments.pop(id(self._pond), None)
+            with self._lock:
+                self._planner.release(self._opened.values())
+                self._opened.clear()
+            return
         try:
             self._refresh()
         except Exception:  # the pond's own work must not fail because a session is on its way out
@@ -112,6 +121,7 @@ class Attachment:
                         continue
                     frame.createOrReplaceTempView(view)
                     self._views[name] = (view, stream_id, version)
+                    self._opened[name] = stream
             self._refresh_datasets(taken)
 
     def _refresh_datasets(self, taken: set[str]) -> None:

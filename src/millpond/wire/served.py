@@ -69,9 +69,9 @@ class ServedStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that a listing of streams depends on has changed."""
+    """Something that a listing of streams depends on has changed; "closed", of no name, is the last of all."""
 
-    kind: Literal["created", "altered", "truncated", "dropped"]
+    kind: Literal["created", "altered", "truncated", "dropped", "closed"]
     name: str
 
 
