@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -89,6 +90,120 @@ def test_streams_whose_views_would_share_a_name_get_two(spark: SparkSession, pon
         assert attached.views == {"a/b": "a_b", "A.b": other}
         assert spark.sql("SELECT count(*) FROM a_b").collect()[0][0] == 1
         assert spark.sql(f"SELECT count(*) FROM {other}").collect()[0][0] == 2
+    finally:
+        attached.detach()
+
+
+@pytest.fixture
+def other_pond(tmp_path: Path) -> Iterator[millpond.Pond]:
+    with millpond.open(tmp_path / "other", background=False) as pond:
+        yield pond
+
+
+def count(spark: SparkSession, view: str) -> int:
+    found: int = spark.sql(f"SELECT count(*) FROM {view}").collect()[0][0]
+    return found
+
+
+def test_two_ponds_in_one_session_keep_their_views_apart(
+    spark: SparkSession, pond: millpond.Pond, other_pond: millpond.Pond, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first has the name, whoever of them changes afterwards; the second is told which one it has."""
+    for each, rows in ((pond, 3), (other_pond, 5)):
+        each.create_stream("meters", schema=METERS).append(readings(0, rows))
+    first = pond.attach(spark)
+    second = other_pond.attach(spark)
+    name = f"meters_{other_pond.stream('meters').definition.id}"
+    try:
+        assert (first.views, second.views) == ({"meters": "meters"}, {"meters": name})
+        assert f"the view of meters is called {name}" in caplog.text
+        assert (count(spark, "meters"), count(spark, name)) == (3, 5)
+
+        other_pond.alter_stream("meters", schema=METERS.append(pa.field("paid", pa.bool_())))
+        assert ("paid" in spark.table("meters").columns, "paid" in spark.table(name).columns) == (False, True)
+        pond.alter_stream("meters", schema=METERS.append(pa.field("due", pa.bool_())))
+        assert ("due" in spark.table("meters").columns, "due" in spark.table(name).columns) == (True, False)
+        assert (count(spark, "meters"), count(spark, name)) == (3, 5)
+    finally:
+        second.detach()
+        assert name not in views(spark)
+        assert count(spark, "meters") == 3
+        first.detach()
+    assert "meters" not in views(spark)
+
+
+def test_a_view_keeps_its_name_when_the_better_one_is_free(
+    spark: SparkSession, pond: millpond.Pond, other_pond: millpond.Pond
+) -> None:
+    for each in (pond, other_pond):
+        each.create_stream("meters", schema=METERS)
+    first, second = pond.attach(spark), other_pond.attach(spark)
+    try:
+        before = second.views
+        first.detach()
+        other_pond.create_stream("bills", schema=METERS)
+        assert second.views == {**before, "bills": "bills"}
+    finally:
+        first.detach()
+        second.detach()
+
+
+def test_views_of_the_users_own_are_left_alone(spark: SparkSession, pond: millpond.Pond) -> None:
+    """Also one that took the place of ours, or has the name that ours would have then."""
+    stream = pond.create_stream("meters", schema=METERS)
+    stream.append(readings(0, 3))
+    other = f"meters_{stream.definition.id}"
+    spark.range(7).createOrReplaceTempView("Meters")
+    spark.range(8).createOrReplaceTempView(other)
+    attached = pond.attach(spark)
+    try:
+        assert attached.views == {"meters": f"{other}_2"}
+        assert (count(spark, "meters"), count(spark, other), count(spark, f"{other}_2")) == (7, 8, 3)
+
+        spark.range(9).createOrReplaceTempView(f"{other}_2")
+        assert attached.views == {}
+        pond.alter_stream("meters", schema=METERS.append(pa.field("paid", pa.bool_())))
+        assert attached.views == {"meters": f"{other}_3"}
+        assert (count(spark, f"{other}_2"), count(spark, f"{other}_3")) == (9, 3)
+    finally:
+        attached.detach()
+        assert {"meters", other, f"{other}_2"} <= {name.lower() for name in views(spark)}
+        for name in ("meters", other, f"{other}_2"):
+            spark.catalog.dropTempView(name)
+    assert not {name for name in views(spark) if name.lower().startswith("meters")}
+
+
+def test_a_view_of_ours_that_was_dropped_comes_back_with_the_next_change(
+    spark: SparkSession, meters: millpond.Stream, pond: millpond.Pond
+) -> None:
+    attached = pond.attach(spark)
+    try:
+        spark.catalog.dropTempView("grid_meters")
+        assert attached.views == {}
+        pond.create_stream("grid/bills", schema=METERS)
+        assert count(spark, "grid_meters") == 350
+    finally:
+        attached.detach()
+
+
+def test_a_pond_that_is_opened_again_has_its_views_under_the_same_names(spark: SparkSession, pond_dir: Path) -> None:
+    for rows in (3, 6):
+        with millpond.open(pond_dir, background=False) as pond:
+            if rows == 3:
+                pond.create_stream("meters", schema=METERS)
+            pond.stream("meters").append(readings(0, 3))
+            attached = pond.attach(spark)
+            assert attached.views == {"meters": "meters"}
+            assert count(spark, "meters") == rows
+    attached.detach()
+    assert "meters" not in views(spark)
+
+
+def test_a_name_of_digits_is_a_view(spark: SparkSession, pond: millpond.Pond) -> None:
+    pond.create_stream("2017", schema=METERS).append(readings(0, 4))
+    attached = pond.attach(spark)
+    try:
+        assert count(spark, "`2017`") == 4
     finally:
         attached.detach()
 

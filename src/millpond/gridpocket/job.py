@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ def frame(spark: Any, readings: Readings, partitions: int | None = None) -> Any:
     """All readings, made by as many tasks as said (or as Spark likes), in the order of time from task to task.
 
     Executors need Millpond. What they make is the same as `readings.batches()` makes here."""
+    importlib.import_module("millpond.spark.live").use_our_python(spark)
     chunks = -(-len(readings) // BATCH_ROWS)
     numbers = spark.range(0, chunks, 1, None if partitions is None else min(partitions, chunks))
     return numbers.mapInArrow(_task(readings), COLUMNS)

@@ -129,6 +129,10 @@ class Jvm:
         )
         return self.frame_of(relation)
 
+    def views(self) -> OwnViews:
+        """Views of the session for one who makes them."""
+        return OwnViews(self.workshop.views(self._session))
+
     def serve(self, opening: Callback) -> None:
         """Let `format("millpond")` ask `opening` in all sessions of this JVM."""
         self.workshop.serve(opening)
@@ -138,6 +142,29 @@ class Jvm:
         for name, value in items.items():
             found.put(name, value)
         return found
+
+
+class OwnViews:
+    """The temporary views that somebody has made in a session, and which nobody has replaced since. Thread-safe."""
+
+    def __init__(self, views: Java) -> None:
+        self._views = views
+
+    def make(self, frame: DataFrame, name: str) -> bool:
+        """A view, or one of these anew. False, and nothing done, if the name is somebody else's."""
+        return bool(self._views.make(frame._jdf, name))
+
+    def drop(self, name: str) -> None:
+        """Without one of these; nothing happens if it is not among them any more."""
+        self._views.drop(name)
+
+    def drop_all(self) -> None:
+        self._views.dropAll()
+
+    @property
+    def names(self) -> set[str]:
+        """In lower case."""
+        return set(str(self._views.names()).split("\0")) - {""}
 
 
 class Callback:

@@ -28,7 +28,7 @@ from millpond.query.terms import both
 from millpond.spark.catalyst import translate
 from millpond.spark.doubt import columns_in_doubt
 from millpond.spark.filters import configured_filters
-from millpond.spark.jvm import Callback, Jvm
+from millpond.spark.jvm import Callback, Jvm, OwnViews
 from millpond.spark.live import fetch_little, live_frame, tickets_for
 from millpond.spark.report import LiveScan, QueryFigures, SettledScan
 from millpond.spark.schema import spark_schema
@@ -83,6 +83,8 @@ class SessionPlanner:
         self._figures: OrderedDict[str, QueryFigures] = OrderedDict()
         self.attachments: dict[int, Any] = {}
         """By the identity of the pond, so that attaching twice is attaching once. For `views` to look after."""
+        self.left_views: list[OwnViews] = []
+        """Those of ponds that were closed."""
         jvm.install(jvm.workshop.rule(Callback(self._pin)))
 
     @property

@@ -55,6 +55,7 @@ SOURCES = (
     "PondProvider",
     "PondSink",
     "PondWriter",
+    "OwnViews",
     "Workshop",
 )
 # Found by Spark itself, by its name, so it must lie where Spark's class loader looks. All others see it, too.
@@ -83,11 +84,14 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.internal.io.FileCommitProtocol$TaskCommitMessage": ("obj",),
     "org.apache.spark.internal.io.FileNameSpec": ("prefix", "suffix"),
     "org.apache.spark.rdd.RDD": (),
-    "org.apache.spark.sql.Dataset": ("where", "union"),
+    "org.apache.spark.sql.AnalysisException": (),
+    "org.apache.spark.sql.Dataset": ("createOrReplaceTempView", "createTempView", "where", "union"),
     "org.apache.spark.sql.ExperimentalMethods": ("extraOptimizations", "extraOptimizations_$eq"),
     "org.apache.spark.sql.SQLContext": (),
     "org.apache.spark.sql.SaveMode": ("name",),
     "org.apache.spark.sql.catalyst.InternalRow": ("empty",),
+    "org.apache.spark.sql.catalyst.analysis.TempTableAlreadyExistsException": (),
+    "org.apache.spark.sql.catalyst.catalog.SessionCatalog": ("getRawTempView",),
     "org.apache.spark.sql.catalyst.expressions.Attribute": ("name",),
     "org.apache.spark.sql.catalyst.expressions.AttributeReference": ("name",),
     "org.apache.spark.sql.catalyst.expressions.Cast": (),
@@ -115,6 +119,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "org.apache.spark.sql.classic.Dataset$": ("ofRows",),
     "org.apache.spark.sql.classic.SparkSession": (
         "baseRelationToDataFrame",
+        "catalog",
         "cloneSession",
         "conf",
         "experimental",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from pyspark.sql.functions import col, lit
 
 import millpond
 from millpond.archive.index.kind import IndexKind
+from millpond.gridpocket import ORIGIN, Readings, frame
 from millpond.spark import last_query
 from tests.spark.conftest import session_setting
 from tests.spark.datasets.conftest import files_read, numbers
@@ -297,3 +300,29 @@ def test_a_kind_of_ones_own_describes_files_in_executors(spark: SparkSession, po
     assert files_read(spark, made.to_spark(spark).where("city = 'Mars'"), plain.where("city = 'Mars'")) == (0, 2)
     assert last_query(spark).skipped_by == {"initials(city)": 2}
     assert files_read(spark, made.to_spark(spark).where("city = 'Nice'"), plain.where("city = 'Nice'")) == (1, 2)
+
+
+def test_executors_run_the_interpreter_of_the_driver(
+    spark: SparkSession, pond: millpond.Pond, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A virtual environment that is not activated: the `python3` that Spark finds has none of our packages."""
+    bare = tmp_path / "bin" / "python3"
+    bare.parent.mkdir()
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    for at in range(2):
+        numbers(data / f"{at}.csv", 10 * at, 10 * at + 10)
+
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
+    made = pond.index(
+        data, format="csv", options=HEADER, schema="n int, city string", indexes=["minmax:n"], spark=spark
+    )
+    assert made.status().rows == 20
+
+    made.to_spark(spark).where("n > 14").collect()
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
+    assert last_query(spark).accuracy == 0.5
+
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
+    assert frame(spark, Readings(3, ORIGIN, timedelta(hours=1), timedelta(minutes=30))).count() == 6

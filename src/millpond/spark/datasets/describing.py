@@ -26,6 +26,7 @@ from millpond.archive.index.stream_indexes import StreamIndexes
 from millpond.model.evaluate import Filter
 from millpond.model.predicate import Predicate, decode, encode
 from millpond.model.stats import ColumnRange, collect_stats
+from millpond.spark.live import use_our_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -147,7 +148,9 @@ def _frame(
 def _rows(
     reader: Reader, resolved: Java, files: Java, chosen: npt.NDArray[np.int64], total: int, columns: pa.Schema
 ) -> DataFrame:
-    """These columns of the chosen files, and behind them the number of the file that a row is from."""
+    """These columns of the chosen files, and behind them the number of the file that a row is from. For Python in
+    executors."""
+    use_our_python(reader.jvm.spark)
     keep = np.zeros(total, dtype=np.bool_)
     keep[chosen] = True
     bits = np.packbits(keep, bitorder="little").tobytes()

@@ -150,4 +150,8 @@ public class Workshop {
     return new HadoopFsRelation(new NumberedFiles(files, chosen, number), number, data, scala.Option.empty(),
         new WholeFiles(resolved.fileFormat()), PythonUtils.toScalaMap(options), resolved.sparkSession());
   }
+
+  public OwnViews views(SparkSession session) {
+    return new OwnViews((org.apache.spark.sql.classic.SparkSession) session);
+  }
 }
