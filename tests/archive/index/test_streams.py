@@ -456,8 +456,9 @@ def test_an_index_that_comes_back_after_a_vacuum_is_built_anew(tmp_path: Path) -
         for file in blob_files(stream):
             os.utime(file, (0, 0))
         assert stream.vacuum("7d").objects == 3
+        pond.alter_stream("m", indexes=["bloom:vid"])
     with millpond.open(place, background=False) as pond:
-        stream = pond.alter_stream("m", indexes=["bloom:vid"])
+        stream = pond.stream("m")
         assert stream.rebuild_indexes().objects == 3
         assert kept(stream, Compare("=", "vid", rows_of(1)[5]["vid"])) == [1]
         assert stream.rebuild_indexes().objects == 0
