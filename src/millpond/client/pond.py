@@ -254,7 +254,7 @@ class RemotePond(ConsumerFace, WithFiles, WithDatasets):
 
     def _listing(self) -> Listing:
         streams = {info.name: (info.id, info.schema_version) for info in self._infos()}
-        return streams | {f"data set {each.name}": (int(each.id, 16), 0) for each in self.served_datasets()}
+        return streams | {f"data set {each.name}": (int(each.id, 16), each.types) for each in self.served_datasets()}
 
     def _check_open(self) -> None:
         _ = self._connection.link

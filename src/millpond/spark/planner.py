@@ -70,6 +70,12 @@ def planner_of(spark: SparkSession) -> SessionPlanner:
         return found
 
 
+def remake_views(spark: SparkSession) -> None:
+    """Let the views of all ponds that are attached to a session be as their streams and data sets are now."""
+    for attached in list(planner_of(spark).attachments.values()):
+        attached.follow()
+
+
 class SessionPlanner:
     """Thread-safe: Spark plans queries in as many threads as its users have."""
 

@@ -114,6 +114,10 @@ class Attachment:
             self._views.clear()
             self._dataset_views.clear()
 
+    def follow(self) -> None:
+        """Bring the views in step with the pond. Changes that a pond tells of are followed without it."""
+        self._refresh()
+
     def _changed(self, change: Change) -> None:
         if self._planner.stopped:
             self._stop()
@@ -158,7 +162,7 @@ class Attachment:
     def _wanted_datasets(self) -> Iterator[_Wanted]:
         for dataset in self._pond.served_datasets() if isinstance(self._pond, ServesDatasets) else ():
             frame = partial(dataset.to_spark, self._planner.spark)
-            yield _Wanted(dataset.name, view_name(dataset.name), (dataset.id, 0), frame)
+            yield _Wanted(dataset.name, view_name(dataset.name), (dataset.id, dataset.types), frame)
 
     def _bring(self, held: dict[str, _View], wanted: Sequence[_Wanted], taken: set[str]) -> None:
         """Bring `held` in step with what is wanted, in this order. `taken`: names that views before these have, in

@@ -6,6 +6,7 @@ The same for an embedded pond and for a connected one: who keeps it differs (`Da
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -46,6 +47,11 @@ class Dataset:
     def id(self) -> str:
         """Tells it from one of the same name that was dropped."""
         return self.definition.id
+
+    @property
+    def types(self) -> int:
+        """Another number when its columns have other types, as those of partitions may."""
+        return zlib.crc32(self.definition.partitions.encode())
 
     @property
     def path(self) -> str:

@@ -99,6 +99,11 @@ class ServedDataset(Protocol):
         """Tells it from one of the same name that was dropped."""
         ...
 
+    @property
+    def types(self) -> int:
+        """Another number when its columns have other types."""
+        ...
+
     def to_spark(self, spark: Any) -> Any:
         """A DataFrame of it."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,6 +121,64 @@ def test_types_are_kept_whatever_comes_later(spark: SparkSession, pond: millpond
         assert text.to_spark(spark).where("p = '07'").count() == 4
         assert last_query(spark).objects_read == 1
         assert text.to_spark(spark).where("p = '7'").count() == 0
+
+
+QUESTIONS = ("n < 2", "k = 1", "k = 3000000000", "k > 1", "k IS NULL", "k <= 2 OR n = 12", "k > 3000000000 OR n = 1")
+# Of a text and a number Spark makes numbers, or fails.
+QUESTIONS_OF_TEXT = ("n < 2", "k = '1'", "k = 'abc'", "k > '1'", "k IS NULL", "k <= '2' OR n = 12", "k LIKE 'a%'")
+
+
+@pytest.mark.parametrize(
+    ("came", "kind"),
+    [("3000000000", "bigint"), ("abc", "string"), ("1.5", "double"), ("12345678901234567890", "decimal(20,0)")],
+)
+def test_a_directory_of_another_type_gives_the_answers_of_spark(
+    spark: SparkSession, pond: millpond.Pond, data: Path, came: str, kind: str
+) -> None:
+    """Two are indexed as integers; then one comes that is none. Before and after a refresh, and when it is gone."""
+    for k in ("1", "2"):
+        numbers(data / f"k={k}" / "a.csv", 0, 3)
+    made = pond.index(
+        data, format="csv", options=HEADER, schema="n int, city string", indexes=["minmax:n"], spark=spark
+    )
+    old = made.to_spark(spark)
+    assert old.schema["k"].dataType.simpleString() == "int"
+    views = pond.attach(spark)
+    try:
+        numbers(data / f"k={came}" / "b.csv", 10, 14)
+        plain = spark.read.csv(str(data), schema="n int, city string", header=True)
+        assert plain.schema["k"].dataType.simpleString() == kind
+        with pytest.raises(Exception, match=rf"k is {re.escape(kind)} and was int\n.*to_spark"):
+            old.where("n < 2").collect()
+        for frame, at_most in ((made.to_spark(spark), 3), (None, 2)):
+            if frame is None:
+                assert made.refresh(spark).described == 1
+                frame = made.to_spark(spark)
+                assert spark.table("data").schema == plain.schema  # the view follows
+            assert frame.schema == plain.schema
+            for where in QUESTIONS_OF_TEXT if kind == "string" else QUESTIONS:
+                assert files_read(spark, frame.where(where), plain.where(where))[0] <= 3
+            assert files_read(spark, frame.where("n < 2"), plain.where("n < 2")) == (at_most, 3)
+        (data / f"k={came}" / "b.csv").unlink()
+        (data / f"k={came}").rmdir()
+        assert old.where("k = 1").count() == 3
+        assert made.to_spark(spark).where("k = '1'").count() == 3
+    finally:
+        views.detach()
+
+
+def test_types_that_were_given_are_kept(spark: SparkSession, pond: millpond.Pond, data: Path) -> None:
+    """As by Spark: a directory that is not of the type fails the query."""
+    numbers(data / "k=1" / "a.csv", 0, 3)
+    made = pond.index(
+        data, format="csv", options=HEADER, schema="n int, city string, k double", indexes=["minmax:n"], spark=spark
+    )
+    numbers(data / "k=2" / "a.csv", 3, 6)
+    assert made.to_spark(spark).where("k = 2D").count() == 3
+    assert made.to_spark(spark).schema["k"].dataType.simpleString() == "double"
+    numbers(data / "k=abc" / "a.csv", 6, 9)
+    with pytest.raises(Exception, match="abc"):
+        made.to_spark(spark).where("n > 0").collect()
 
 
 def test_values_that_are_no_numbers_and_odd_names(spark: SparkSession, pond: millpond.Pond, data: Path) -> None:

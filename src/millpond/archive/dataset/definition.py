@@ -48,6 +48,8 @@ class DatasetDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     """The columns in the files, in Spark's JSON."""
     partitions: str
     """The columns in the names of directories, in Spark's JSON."""
+    typed: tuple[str, ...] = ()
+    """Those of them whose types were given. The others' are what Spark infers of the names that are there."""
     reading: dict[str, str]
     indexes: tuple[PlainSpec, ...]
     created_micros: int

@@ -43,6 +43,7 @@ from millpond.spark.datasets.reading import (
     session_reading,
 )
 from millpond.spark.jvm import FAILURES, Jvm
+from millpond.spark.planner import remake_views
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -80,6 +81,7 @@ def create(
         options=kept,
         schema=found.data.json(),
         partitions=found.partitions.json(),
+        typed=found.typed,
         reading=session_reading(spark, jvm, files),
         indexes=(),
         created_micros=clock.now_micros(),
@@ -205,8 +207,8 @@ class _Round:
 
     def run(self, entries: pa.Table, *, everything: bool) -> RefreshReport:
         """`everything`: no entry counts, as if all files were new."""
-        reader = self._reader
-        resolved = reader.resolve()
+        reader, resolved = self._reader.now()
+        retyped, self._reader = reader is not self._reader, reader
         files = reader.jvm.workshop.files(resolved)
         listing = listing_of(files, reader.partitions)
         matched = match(listing, entries)
@@ -215,9 +217,11 @@ class _Round:
         chosen = np.flatnonzero(wanted & ~unsure)
         if everything:
             self._store.rewrite(entries.slice(0, 0), BlobWriter(0), self._clock.now_micros(), reader.definition)
-        elif matched.removed or matched.changed.any() or self._store.warnings():
+        elif matched.removed or matched.changed.any() or self._store.warnings() or retyped:
             kept = entries.take(pa.array(np.sort(matched.entry_of[matched.known])))
-            self._store.rewrite(kept, BlobWriter(0), self._clock.now_micros())
+            self._store.rewrite(kept, BlobWriter(0), self._clock.now_micros(), reader.definition if retyped else None)
+        if retyped:
+            remake_views(reader.jvm.spark)
         steps = passes(self._columns, self._indexes, drops_rows=reader.definition.drops_rows)
         for start in range(0, len(chosen), ROUND_FILES):
             part = chosen[start : start + ROUND_FILES]

@@ -1,9 +1,10 @@
 """How the files of a data set are read, and what decides it.
 
 Spark itself finds the files, their partitions and, once, their schema. From then on schema and options are those of the
-data set, the time zone among them, whatever the session's are. Some settings of a session have a say in reading and no
-option to hold them by: their values are on record with the index, and in a session where one differs the index is not
-believed.
+data set, the time zone among them, whatever the session's are. The types of partitions are kept for as long as all
+values that are there are of them: a directory `k=abc` beside `k=1` makes texts of both, as it does for Spark. Some
+settings of a session have a say in reading and no option to hold them by: their values are on record with the index,
+and in a session where one differs the index is not believed.
 """
 
 from __future__ import annotations
@@ -11,14 +12,26 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+import msgspec
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from millpond.archive.dataset.definition import FORMATS, DatasetDefinition
 from millpond.errors import InvalidInput, InvalidSchema, InvalidValue, SparkUnavailable
@@ -27,6 +40,10 @@ from millpond.spark.schema import arrow_schema, spark_schema
 from millpond.spark.workshop import Java
 
 TIME_ZONE = "timeZone"
+_INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
+_LONG_DIGITS = 19
+# A type, and one whose every value it has as it is.
+_WIDER = ((LongType(), IntegerType()), (DoubleType(), IntegerType()), (TimestampType(), DateType()))
 # Settings under these names have a say in what a reader returns ...
 _READING = (
     "spark.sql.avro.",
@@ -55,6 +72,8 @@ class Found:
     relation: Java
     data: StructType
     partitions: StructType
+    typed: tuple[str, ...] = ()
+    """The partitions whose types were given."""
 
 
 class Reader:
@@ -83,11 +102,57 @@ class Reader:
         return pa.schema([*self.columns, *arrow_schema(self.partitions)])
 
     def resolve(self) -> Java:
-        """The relation of the files that are there now."""
+        """The relation of the files that are there now. `InvalidInput` if values of partitions are not of the types
+        that this reader knows."""
+        reader, relation = self.now()
+        if reader is not self:
+            changed = [
+                f"{old.name} is {new.dataType.simpleString()} and was {old.dataType.simpleString()}"
+                for old, new in zip(self.partitions, reader.partitions, strict=True)
+                if old.dataType != new.dataType
+            ]
+            raise InvalidInput(
+                f"the types of partitions of {self.definition.name!r} have changed by what is there now: "
+                f"{', '.join(changed)}",
+                hint="make the DataFrame anew (to_spark); for a view, refresh the data set",
+            )
+        return relation
+
+    def now(self) -> tuple[Reader, Java]:
+        """The relation of the files that are there now, and how they are read: as by this reader, unless there are
+        values of partitions that its types do not hold. Those have the types that Spark finds."""
+        kept = self.partitions
+        infers = str(self.jvm.spark.conf.get(_INFERENCE)).lower() == "true"
+        found = self._found([field for field in kept if not infers or field.name in self.definition.typed])
+        names = [field.name.lower() for field in found.partitions]
+        if not kept.fields or names != [field.name.lower() for field in kept]:
+            return self, found.relation if not kept.fields else self._found(kept.fields).relation
+        types = [
+            old.dataType if _holds(old.dataType, new.dataType) else new.dataType
+            for old, new in zip(kept, found.partitions, strict=True)
+        ]
+        merged = StructType([StructField(old.name, kind, True) for old, kind in zip(kept, types, strict=True)])
+        same = [(field.name, field.dataType) for field in found.partitions] == list(zip(kept.names, types, strict=True))
+        relation = found.relation if same else self._found(merged.fields).relation
+        if types == [field.dataType for field in kept]:
+            return self, relation
+        return Reader(self.jvm, msgspec.structs.replace(self.definition, partitions=merged.json())), relation
+
+    def _found(self, partitions: Sequence[StructField]) -> Found:
+        """What is there, with these types of partitions, and those of the others inferred."""
         definition = self.definition
-        names = {field.name.lower() for field in self.data}
-        whole = StructType([*self.data.fields, *(f for f in self.partitions.fields if f.name.lower() not in names)])
-        return _resolved(self.jvm, definition.files, definition.path, whole, dict(definition.options)).relation
+        names = {field.name.lower() for field in self.partitions}
+        whole = StructType([*(field for field in self.data if field.name.lower() not in names), *partitions])
+        return _resolved(self.jvm, definition.files, definition.path, whole, dict(definition.options))
+
+
+def _holds(kept: DataType, inferred: DataType) -> bool:
+    """Whether a type has every value of another as it is."""
+    if kept == inferred or isinstance(kept, StringType):
+        return True
+    if isinstance(kept, DecimalType) and isinstance(inferred, IntegerType | LongType):
+        return kept.precision - kept.scale >= _LONG_DIGITS
+    return (kept, inferred) in _WIDER
 
 
 def find(
@@ -101,7 +166,10 @@ def find(
     """What is at a path, with a schema that was given or is inferred."""
     if files not in FORMATS:
         raise InvalidValue(f"no format {files!r}", hint=f"formats: {', '.join(FORMATS)}")
-    return _resolved(jvm, files, path, _given_schema(schema), dict(options))
+    given = _given_schema(schema)
+    found = _resolved(jvm, files, path, given, dict(options))
+    names = {field.name.lower() for field in given or ()}
+    return replace(found, typed=tuple(field.name for field in found.partitions if field.name.lower() in names))
 
 
 def active_session() -> SparkSession:

@@ -12,13 +12,16 @@ fails the query.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import logging
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -30,6 +33,7 @@ from millpond.archive.dataset.kinds import kinds_of, used_columns
 from millpond.archive.index.entries import BYTES
 from millpond.archive.index.filters import Filter as ObjectFilter
 from millpond.archive.object_index import ObjectIndex
+from millpond.errors import InvalidInput
 from millpond.model.evaluate import Filter
 from millpond.model.predicate import TRUE, Predicate
 from millpond.model.prune import Pruning
@@ -54,8 +58,12 @@ def dataset_frame(store: DatasetKeeper, pond_id: str, spark: SparkSession) -> Da
     planner = planner_of(spark)
     definition, entries = store.entries()
     reader = Reader(planner.jvm, definition)
-    key = f"{pond_id} dataset {definition.id}"
-    planner.add_source(key, DatasetSource(planner, store).pin)
+    if reader.partitions.fields:
+        with contextlib.suppress(InvalidInput):  # the files are out of reach: whoever queries them is told
+            reader = reader.now()[0]
+    types = reader.definition.partitions
+    key = f"{pond_id} dataset {definition.id} {zlib.crc32(types.encode())}"
+    planner.add_source(key, DatasetSource(planner, store, types).pin)
     size = int(pa.compute.sum(entries.column(BYTES)).as_py() or 0)
     return planner.jvm.dataset(
         key, definition.name, size, definition.files, reader.data, reader.partitions, dict(definition.options)
@@ -89,17 +97,17 @@ class FilesSnapshot:
 
 
 class DatasetSource:
-    """One data set in one session. Thread-safe."""
+    """One data set in one session, for frames with these types of partitions. Thread-safe."""
 
-    def __init__(self, planner: SessionPlanner, store: DatasetKeeper) -> None:
-        self._planner, self._store = planner, store
+    def __init__(self, planner: SessionPlanner, store: DatasetKeeper, partitions: str) -> None:
+        self._planner, self._store, self._partitions = planner, store, partitions
         self._last: tuple[Any, FilesSnapshot] | None = None
 
     def pin(self, figures: QueryFigures) -> Java:
         """The files for one query, as the JVM takes them."""
         jvm = self._planner.jvm
         definition, entries = self._store.entries()
-        reader = Reader(jvm, definition)
+        reader = Reader(jvm, msgspec.structs.replace(definition, partitions=self._partitions))
         files = jvm.workshop.files(reader.resolve())
         text, values = str(files.text()), str(files.partitions())
         believed = session_reading(self._planner.spark, jvm, definition.files) == definition.reading
