@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 import millpond
+from millpond.archive.layout.kdtree import KdModel
 from millpond.archive.relayout import Overtaken
 from millpond.model import predicate as predicates
 from millpond.pond import relayouting as module
@@ -131,6 +132,31 @@ def test_what_cannot_be_laid_out_is_told(pond: Any) -> None:
     for wrong in ({"better_by": 1.5}, {"period": "soon"}):
         with pytest.raises(millpond.errors.MillpondError):
             empty.analyse(**wrong)
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("name", ["_assign", "assign"])
+def test_a_layout_that_fails_is_told(stream: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When rows are laid out by the model on record, and when another is compared with it."""
+    ask_squares(stream)
+    before = stream.scan().sort_by([("lat", "ascending"), ("lon", "ascending")])
+    stream.analyse()
+    wrong = {"_assign": lambda model, rows: 1 // 0, "assign": lambda model, rows, buckets=None: None}
+    monkeypatch.setattr(KdModel, name, wrong[name])
+    for ask in (stream.relayout, stream.analyse):
+        with pytest.raises(millpond.errors.InvalidInput, match=r"layout kdtree failed: (ZeroDivision|Attribute)Error"):
+            ask()
+    monkeypatch.undo()
+    assert stream.scan().sort_by([("lat", "ascending"), ("lon", "ascending")]).equals(before)
+    assert stream.relayout().rows == 4_000
+
+
+@pytest.mark.embedded
+def test_a_layout_that_cannot_be_fitted_is_told(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(millpond.KdTree, "fit", lambda layout, sample, history=(): 1 // 0)
+    for ask in (stream.relayout, stream.analyse):
+        with pytest.raises(millpond.errors.InvalidInput, match="layout kdtree failed: ZeroDivisionError"):
+            ask()
 
 
 # Others at the same time.

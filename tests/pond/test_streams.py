@@ -244,6 +244,20 @@ def test_a_pond_from_the_future_is_refused(ponds: Ponds) -> None:
         ponds()
 
 
+def test_sizes_and_durations_may_have_a_unit(pond_dir: Path) -> None:
+    with millpond.open(
+        pond_dir, background=False, object_bytes_min="0B", memory_bytes="64MB", flush_seconds="20ms"
+    ) as p:
+        assert (p._settings.object_bytes_min, p._settings.memory_bytes) == (0, 64_000_000)
+        assert p._settings.flush_seconds == 0.02
+    for wrong in ("8", "8 parsecs"):
+        with pytest.raises(InvalidValue, match="8") as caught:
+            millpond.open(pond_dir, object_bytes_min=wrong)
+        assert "units: B, KB" in str(caught.value)
+    with pytest.raises(InvalidValue, match="memory_bytes = 1000"):
+        millpond.open(pond_dir, memory_bytes="1KB")
+
+
 @pytest.mark.embedded
 def test_an_unknown_setting_is_refused_with_those_there_are(ponds: Ponds) -> None:
     with pytest.raises(InvalidValue, match="no setting 'memory_byte'") as caught:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.archive.index.entries import BLOCKS, BYTES, PATH, ROWS
+from millpond.archive.layout.arranging import fitted
 from millpond.archive.layout.estimate import estimate_bytes
 from millpond.archive.layout.layout import Layout, Model
 from millpond.archive.layout.sample import SAMPLE_ROWS
@@ -157,7 +158,7 @@ def judge(
     judging = np.random.default_rng(sample.num_rows).permutation(sample.num_rows) % 2 == 1
     if sample.num_rows < 2:
         judging[:] = True
-    new = layout.fit(sample.filter(pa.array(~judging)) if not judging.all() else sample, history)
+    new = fitted(layout, sample.filter(pa.array(~judging)) if not judging.all() else sample, history)
     known = sample.filter(pa.array(judging))
     partitions = _partitions(known, definition)
 

@@ -31,7 +31,7 @@ import pyarrow as pa
 from millpond.archive.analysis import sample_object, to_read
 from millpond.archive.commit_log import Refused
 from millpond.archive.index.entries import BLOCKS, BUCKET, BUCKETS, BYTES, MODEL, PATH, ROWS
-from millpond.archive.layout.arranging import Arranging, suited
+from millpond.archive.layout.arranging import Arranging, assigned, suited
 from millpond.archive.layout.layout import Layout, Model
 from millpond.archive.layout.place import adapted, stands_for
 from millpond.archive.layout.sample import SAMPLE_ROWS
@@ -188,7 +188,7 @@ def rewrite(
     object_bytes_min: int,
 ) -> pa.Table:
     """Write the part's objects; its report. What was written is removed again if anything fails. `Overtaken` if the
-    definition is older than the unit."""
+    definition is older than the unit, `InvalidInput` if the layout fails."""
     if not unit.is_known_to(definition):
         raise Overtaken(unit.start)
     schema = stored_schema(definition.schema)
@@ -241,7 +241,7 @@ def _suited(storage: Storage, root: str, schema: pa.Schema, model: Model, unit: 
         sample_object(storage, root, schema, wanted, model.columns, rows)
         for wanted, rows in zip(to_read(unit.entries), counts, strict=True)
     )
-    return suited(model, model.assign(sample), sample, model.buckets)[0] if sample.num_rows else model
+    return suited(model, assigned(model, sample), sample, model.buckets)[0] if sample.num_rows else model
 
 
 def _tables(storage: Storage, root: str, schema: pa.Schema, entries: pa.Table) -> Iterator[pa.Table]:
@@ -260,7 +260,7 @@ def _tables(storage: Storage, root: str, schema: pa.Schema, entries: pa.Table) -
 def _of_part(rows: pa.Table, model: Model, parts: int, part: int) -> pa.Table:
     if parts == 1:
         return rows
-    return rows.filter(pa.array(model.assign(rows, parts) == part))
+    return rows.filter(pa.array(model.levels.coarser(parts)[assigned(model, rows)] == part))
 
 
 def _write(writer: ObjectWriter, unit: Unit, held: list[pa.Table]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import fields
 from millpond.clock import Clock, SystemClock
 from millpond.errors import InvalidValue
 from millpond.log.embedded.engine import EmbeddedLog
+from millpond.model.units import parse_bytes, parse_seconds
 from millpond.pond.directory import PondDirectory
 from millpond.pond.pond import Pond
 from millpond.settings import Settings
@@ -42,7 +43,7 @@ def open_pond(
     progress: Progress | None = None,
     storage: Storage | None = None,
     clock: Clock | None = None,
-    **settings: int | float,
+    **settings: int | float | str,
 ) -> Pond:
     """Open the pond in a directory, made if it is not there (unless `create=False`). One process at a time.
 
@@ -88,12 +89,21 @@ def open_pond(
         raise
 
 
-def _settings(given: dict[str, int | float]) -> Settings:
+def _settings(given: dict[str, int | float | str]) -> Settings:
+    """Sizes and durations may be text with a unit, as everywhere: "64MB", "5s"."""
     known = {each.name for each in fields(Settings)}
     for name in given:
         if name not in known:
             raise InvalidValue(f"no setting {name!r}", hint=f"settings: {', '.join(sorted(known))}")
-    return Settings(**given)  # type: ignore[arg-type]
+    return Settings(**{name: _number(name, value) for name, value in given.items()})  # type: ignore[arg-type]
+
+
+def _number(name: str, value: int | float | str) -> int | float | str:
+    if isinstance(value, str) and "_bytes" in name:
+        return parse_bytes(value)
+    if isinstance(value, str) and "_seconds" in name:
+        return parse_seconds(value)
+    return value
 
 
 def _archive_path(archive: str | os.PathLike[str] | None) -> str | None:

@@ -326,3 +326,24 @@ def test_executors_run_the_interpreter_of_the_driver(
 
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
     assert frame(spark, Readings(3, ORIGIN, timedelta(hours=1), timedelta(minutes=30))).count() == 6
+
+
+@pytest.mark.parametrize("kind", ["values", "bloom", "minmax"])
+def test_text_that_is_no_utf8_is_not_known(spark: SparkSession, pond: millpond.Pond, data: Path, kind: str) -> None:
+    """Spark compares such text by its bytes, and matches what it decodes them to."""
+    (data / "a.txt").write_bytes(b"a\xff\nab\n")
+    (data / "b.txt").write_bytes(b"ab\nac\n")
+    made = pond.index(data, format="text", indexes=[f"{kind}:value"], spark=spark)
+    plain = spark.read.text(str(data))
+    questions = (
+        "value LIKE '_\ufffd'",
+        "value = 'a\ufffd'",
+        "value > 'ad'",
+        "NOT (value LIKE 'a_')",
+        "length(value) > 2",
+    )
+    for where in questions:
+        files_read(spark, made.to_spark(spark).where(where), plain.where(where))
+    assert made.to_spark(spark).where("value LIKE '_\ufffd'").count() == 1
+    made.to_spark(spark).where("value > 'ad'").collect()
+    assert last_query(spark).objects_read == 1

@@ -13,7 +13,7 @@ say) is laid out by one that is fitted to that block alone: the same dimensions,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +21,8 @@ import pyarrow as pa
 
 from millpond.archive.layout.layout import Buckets, Layout, Model, Order
 from millpond.archive.layout.place import Place, adapted
+from millpond.errors import InvalidInput
+from millpond.model.past_query import PastQuery
 
 # A block is out of balance if its fullest bucket holds this many times the mean; another model is better if its fullest
 # holds less than that share.
@@ -133,6 +135,34 @@ def suited(model: Model, finest: Buckets, rows: pa.Table, buckets: int) -> tuple
         return model, finest
     again = _assigned(other, rows)
     return (other, again) if _fullest(other, again, buckets) <= _BETTER * fullest else (model, finest)
+
+
+def assigned(model: Model, rows: pa.Table) -> Buckets:
+    """Where a model puts rows. `InvalidInput` if it fails, as one of a user's may."""
+    try:
+        return _assigned(model, rows)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise _failed(model.kind, error) from error
+
+
+def fitted(layout: Layout, sample: pa.Table, history: Sequence[PastQuery]) -> Model:
+    """A model of a layout. `InvalidInput` if it fails, as one of a user's may."""
+    try:
+        return layout.fit(sample, history)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise _failed(layout.name, error) from error
+
+
+def _failed(layout: str, error: Exception) -> InvalidInput:
+    return InvalidInput(
+        f"layout {layout} failed: {type(error).__name__}: {error}",
+        hint="nothing was changed; millpond.testing.layout_contract finds what is wrong with a layout, and "
+        "alter_stream(..., layout=...) gives the stream another",
+    )
 
 
 def _assigned(model: Model, rows: pa.Table) -> Buckets:

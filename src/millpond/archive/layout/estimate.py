@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.archive.layout.arranging import suited
+from millpond.archive.layout.arranging import assigned, suited
 from millpond.archive.layout.dimensions import Numbers, dimension_of, numbers_of
 from millpond.archive.layout.layout import Model
 from millpond.model.past_query import PastQuery
@@ -65,7 +65,7 @@ def _placed(sample: pa.Table, partitions: Places, model: Model) -> Places:
     for partition in np.unique(partitions).tolist():
         own = np.flatnonzero(partitions == partition)
         rows = sample.take(pa.array(own))
-        placed[own] = suited(model, model.assign(rows), rows, model.buckets)[1]
+        placed[own] = suited(model, assigned(model, rows), rows, model.buckets)[1]
     return placed
 
 

@@ -63,7 +63,23 @@ class Pass:
 
     def describe(self, rows: pa.Table) -> Described:
         """`rows`: at least one column, and one row."""
-        return Described(rows.num_rows if self.whole else None, collect_stats(rows), self.indexes.entry(rows))
+        unsure = _not_utf8(rows)
+        ranges = {name: found for name, found in collect_stats(rows).items() if name not in unsure}
+        used = tuple(one for one in self.indexes.used if unsure.isdisjoint(one.kind.columns))
+        return Described(rows.num_rows if self.whole else None, ranges, StreamIndexes(used).entry(rows))
+
+
+def _not_utf8(rows: pa.Table) -> set[str]:
+    """The columns of text that is none. Spark takes it as it comes; some of its functions look at the bytes, others at
+    what these are decoded to. So nothing is known of such a column."""
+    found = set()
+    for field in rows.schema:
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            try:
+                rows.column(field.name).validate(full=True)
+            except pa.ArrowInvalid:
+                found.add(field.name)
+    return found
 
 
 def passes(columns: pa.Schema, indexes: StreamIndexes, *, drops_rows: bool) -> list[Pass]:
