@@ -24,8 +24,8 @@ LINES_MAX = 500
 # Names that say nothing about what is inside, and so attract everything.
 EMPTY_NAMES = {"util", "utils", "common", "helper", "helpers", "manager", "managers", "misc"}
 
-# `attach` and `to_spark`: the one place where a lower room reaches up, lazily and by name.
-REACHES_UP = {("", "spark"), ("pond", "spark"), ("client", "spark")}
+# `attach`, `to_spark` and the generator's frame: where a lower room reaches up, lazily and by name.
+REACHES_UP = {("", "spark"), ("pond", "spark"), ("client", "spark"), ("gridpocket", "spark")}
 
 
 def linter_config() -> dict[str, Any]:
