@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from millpond.cli.exits import Exit, exit_of
+from millpond.cli.interrupting import ended_by_interrupt
 from millpond.cli.output import Output, leave_stdout_quietly
 from millpond.errors import MillpondError
 
@@ -56,8 +57,9 @@ class Shell(TyperGroup):
         line = options_first(sys.argv[1:] if args is None else args)
         output = Output(json="--json" in line, verbose=bool({"--verbose", "-v"} & set(line)))
         try:
-            code = super().main(line, prog_name or "millpond", complete_var, standalone_mode=False, **extra)
-            sys.stdout.flush()
+            with ended_by_interrupt():
+                code = super().main(line, prog_name or "millpond", complete_var, standalone_mode=False, **extra)
+                sys.stdout.flush()
             sys.exit(code if isinstance(code, int) else Exit.OK)
         except BrokenPipeError:
             leave_stdout_quietly()
