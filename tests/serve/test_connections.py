@@ -157,3 +157,41 @@ def test_revoking_a_token_ends_what_it_follows(tmp_path: Path) -> None:
             assert client.delete("/v1/tokens/reader").status_code == 200
             with pytest.raises(httpx.RemoteProtocolError):  # ended without its end
                 answer.read()
+
+
+def answers(connection: socket.socket, count: int) -> list[tuple[dict[str, str], dict[str, object]]]:
+    """The headers and bodies of so many answers with 200."""
+    found = []
+    with connection.makefile("rb") as lines:
+        for _ in range(count):
+            assert lines.readline() == b"HTTP/1.1 200 OK\r\n"
+            headers = {}
+            while (line := lines.readline()) != b"\r\n":
+                name, _, value = line.decode().strip().partition(": ")
+                headers[name] = value
+            found.append((headers, json.loads(lines.read(int(headers["content-length"])))))
+    return found
+
+
+def test_an_event_is_answered_as_any_other_request(hasty: Served) -> None:
+    """Its answer takes a way of its own, unless the client asks for the connection to be closed."""
+    event = (POST % len(BODY)) + BODY
+    with connected(hasty) as kept, connected(hasty) as closed:
+        kept.sendall(event)
+        ((quick, _),) = answers(kept, 1)
+        closed.sendall(event.replace(b"\r\n", b"\r\nconnection: close\r\n", 1))
+        ((usual, _),) = answers(closed, 1)
+        assert closed.recv(1) == b""
+    assert usual.pop("connection") == "close"
+    assert quick.pop("date").endswith("GMT")
+    usual.pop("date")
+    assert list(quick) == list(usual)
+    assert quick["content-type"] == usual["content-type"] == "application/json"
+
+
+def test_events_that_are_sent_in_one_go_are_answered_in_their_order(hasty: Served) -> None:
+    before = count(hasty)
+    with connected(hasty) as connection:
+        connection.sendall(((POST % len(BODY)) + BODY) * 40)
+        found = [body["ranges"] for _, body in answers(connection, 40)]
+    assert [ranges["0"]["start"] for ranges in found] == list(range(before, before + 40))  # type: ignore[index]

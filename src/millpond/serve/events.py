@@ -15,6 +15,7 @@ from millpond.log.engine import Ack, Told
 from millpond.serve.asked import Receive, read_body
 from millpond.serve.bodies import check_json_depth
 from millpond.serve.matching import match
+from millpond.serve.protocol import QuickAnswers
 from millpond.serve.records_in import MANY, raw_event
 from millpond.serve.reply import Reply
 from millpond.serve.settings import ServeSettings
@@ -26,7 +27,6 @@ from millpond.wire.requests import Append
 
 EVENTS = "/v1/streams/{name}/records"
 
-_HEADERS = ((b"content-type", b"application/json"),)
 # Requests with one of these are no plain single events.
 _NOT_PLAIN = (b"content-encoding", b"idempotency-key", b"millpond-producer", b"millpond-sequence", b"ce-specversion")
 _JSON = frozenset((b"application/json", b""))
@@ -51,6 +51,7 @@ class EventRoute:
     def __init__(self, state: NodeState, settings: ServeSettings) -> None:
         self._state, self._settings = state, settings
         self._answers: Answers | None = None
+        self._quick = QuickAnswers()
         self._routes: dict[bytes, Append] = {}
 
     def route(self, raw_path: bytes) -> Append | None:
@@ -97,7 +98,7 @@ class EventRoute:
             check_json_depth(body, self._settings.json_depth_max)
             future, told = self._expect()
             intake.submit_json(body, told)
-        await reply.whole(200, _HEADERS, ack_json(await future))
+        await reply.acknowledge(self._quick, ack_json(await future))
         return True, body, caller
 
     def _expect(self) -> tuple[asyncio.Future[Ack], Told]:

@@ -112,6 +112,37 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
+class QuickAnswers:
+    """Whole answers of JSON, each sent in one step where uvicorn takes two with many in each: for what is answered most
+    of all. Of one loop."""
+
+    def __init__(self) -> None:
+        self._defaults: list[tuple[bytes, bytes]] | None = None  # uvicorn makes a new list when the date changes
+        self._head = b""
+
+    def send(self, send: Any, body: bytes) -> bool:
+        """Answer 200. False if anything about the request is unusual: nothing was sent then."""
+        cycle = getattr(send, "__self__", None)
+        if (
+            type(cycle) is not RequestResponseCycle
+            or cycle.response_started
+            or cycle.disconnected
+            or cycle.waiting_for_100_continue
+            or cycle.flow.write_paused
+            or not cycle.keep_alive
+        ):
+            return False
+        if cycle.default_headers is not self._defaults:
+            self._defaults = cycle.default_headers
+            lines = (b"%b: %b\r\n" % pair for pair in (*self._defaults, (b"content-type", b"application/json")))
+            self._head = b"HTTP/1.1 200 OK\r\n%bcontent-length: " % b"".join(lines)
+        cycle.response_started = cycle.response_complete = True
+        cycle.transport.write(b"%b%d\r\n\r\n%b" % (self._head, len(body), body))
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
+
+
 class Writes:
     """What the connections of one loop have to send, sent at the end of each of its rounds.
 

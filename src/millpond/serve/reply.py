@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from millpond.serve.asked import Send
+from millpond.serve.protocol import QuickAnswers
 
 # These say by themselves that nothing follows.
 _WITHOUT_BODY = (204, 304)
 
 Headers = tuple[tuple[bytes, bytes], ...]
+
+_JSON: Headers = ((b"content-type", b"application/json"),)
 
 
 class Reply:
@@ -30,6 +33,13 @@ class Reply:
             self.status = message["status"]
         else:
             self.bytes_out += len(message.get("body", b""))
+
+    async def acknowledge(self, quick: QuickAnswers, body: bytes) -> None:
+        """All of an answer of JSON with 200, in as few steps as can be."""
+        if not self.beside and quick.send(self._send, body):
+            self.status, self.bytes_out = 200, len(body)
+        else:
+            await self.whole(200, _JSON, body)
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
         """All of an answer."""
