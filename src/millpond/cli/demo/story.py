@@ -111,6 +111,8 @@ class Story:
                 views = pond.attach(spark)
                 self.numbers["spark_start_seconds"] = round(time.monotonic() - began, 1)
                 self._say(f"  up in {time.monotonic() - began:.1f} s. Spark SQL while one thread goes on appending:")
+                if not stream.status().rows_settled:  # few records, and quicker than the first settling
+                    stream.settle()
                 hourly = self._pipeline(pond, spark)
                 with inflow.trickling(TRICKLE_BATCHES_PER_SECOND):
                     self._count_while_appending(spark, inflow)
