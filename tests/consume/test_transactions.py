@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from millpond.consume.group import Group
 from millpond.consume.protocol import Commit, Done, GroupSpec, Join, Wanted
 from millpond.errors import Fenced, InvalidRecord, InvalidValue, StreamNotFound, TransactionOver
 from tests.consume.conftest import IN, OUT, SCHEMA, consumer, rows, taken
@@ -141,3 +142,27 @@ def test_outputs_without_a_consumer_are_all_or_none(pond: Any) -> None:
         tx.append(OUT, rows(0, 3))
         raise ZeroDivisionError
     assert (pond.stream(OUT).count(), pond.stream(IN).count()) == (3, 2)
+
+
+@pytest.mark.parametrize("then", ["close", "commit"])
+def test_an_interrupt_in_the_middle_of_a_commit_leaves_nothing_to_wait_for(
+    pond: Any, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come where the commit was begun and nobody knows yet that it must be ended."""
+    pond.stream(IN).append(rows(0, 10))
+    mine = consumer(pond)
+    taken(mine)
+    whole = Group.end
+
+    def interrupted(*_: Any) -> None:
+        monkeypatch.setattr(Group, "end", whole)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Group, "end", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        mine.commit()
+    if then == "commit":
+        mine.commit()
+        assert sum(mine.lag().values()) == 0
+    mine.close(commit=False)
+    assert pond.groups()[0].members == ()

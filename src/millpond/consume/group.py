@@ -97,7 +97,7 @@ class Group:
         """Who has this name, once none of its commits is under way: the commit decides what it gives back."""
         while True:
             found = next((m for m in self._members.values() if m.member.instance == instance), None)
-            if found is None or found.committing is None:
+            if found is None or not found.is_committing():
                 return found
             self._settled.wait()
 
@@ -273,7 +273,7 @@ class Group:
                 )
             cuts = state.cuts(commit.done, in_order=self.state.strategy != "fifo")
             change = self._share.change(state, cuts)
-            state.committing = commit.number
+            state.committing, state.committing_thread = commit.number, threading.get_ident()
             if commit.number:
                 state.again, state.tried = state.tried == commit, commit
             return state, cuts, change
@@ -282,7 +282,7 @@ class Group:
         """The member, once none of its commits is under way."""
         while True:
             state = self._member(member)
-            if state.committing is None:
+            if not state.is_committing():
                 return state
             self._settled.wait()
 

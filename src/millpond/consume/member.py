@@ -59,6 +59,7 @@ class MemberState:
     handed: int = 0
     last: int = 0
     committing: int | None = None
+    committing_thread: int = 0
     tried: Commit | None = None
     again: bool = False
     outcomes: OrderedDict[int, tuple[bool, int]] = field(default_factory=OrderedDict)  # with a hash of what it was
@@ -87,6 +88,13 @@ class MemberState:
             sum(claim.rows for claim in self.claims.values()),
             slots,
         )
+
+    def is_committing(self) -> bool:
+        """Whether a commit is under way. None is of the very thread that asks: an interrupt cut it off before it could
+        say that it is over, and waiting for it would be for good. It counts as one that failed."""
+        if self.committing is not None and self.committing_thread == threading.get_ident():
+            self.committing = None
+        return self.committing is not None
 
     def settled(self, number: int, committed: bool, what: Commit | None = None) -> None:
         """A number has its outcome, for good."""
